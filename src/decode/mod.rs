@@ -1,0 +1,185 @@
+//! Bytes of a landed file -> typed rows, faults and refused records. Pure: no async, no storage.
+//!
+//! [`open`] looks at the content (magic bytes decide about compression), reads the header and gives a [`Decoder`] that
+//! streams [`Chunk`]s. A record whose *shape* is wrong (too few fields, no JSON object) is a [`Reject`] at once; a record
+//! with a cell that cannot be cast stays in `rows` with null in that cell and a [`Fault`], because declared rules may
+//! speak for it or be broken as well. `quality` turns both into accepted rows and rejects.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+
+use crate::error::Error;
+use crate::schema::{Contract, Source};
+
+/// Records of one file, in file order.
+#[derive(Debug)]
+pub struct Chunk {
+    /// One row per record of usable shape: the contract's columns in contract order, then `_rescued` (Utf8; only under
+    /// `unknown_columns: rescue`), then columns to be added (Utf8; only under `add`), then `_row` (Int64, from 1).
+    pub rows: RecordBatch,
+    /// Cells of `rows` that could not be cast or are missing; ordered by row.
+    pub faults: Vec<Fault>,
+    /// For each row of `rows`, the text (or JSON text) of the wanted raw columns as they came: Utf8, in the order wanted.
+    pub raw_columns: RecordBatch,
+    /// The record behind each row of `rows`.
+    pub raw: Raw,
+    /// Records of unusable shape.
+    pub rejects: Vec<Reject>,
+    /// Records left out by declaration.
+    pub ignored: u64,
+}
+
+/// A cell that did not become a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Row of the chunk, from 0.
+    pub row: usize,
+    /// Column of the contract, from 0.
+    pub column: usize,
+    /// Cast failed, or null where null is not allowed.
+    pub kind: FaultKind,
+    /// The text as it came (lossy only where it is not UTF-8); none when there was none.
+    pub value: Option<String>,
+    /// Why, for people: lower case, without a full stop.
+    pub reason: String,
+}
+
+/// What is wrong with a cell; names the built-in rule `<column>_invalid` or `<column>_missing`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The value fails its cast, its length or its format.
+    Invalid,
+    /// Null in a column that is not nullable.
+    Missing,
+}
+
+/// A refused record, whole. DESIGN section 1, quarantine of files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reject {
+    /// Number of the record, from 1; none for a whole file.
+    pub record: Option<i64>,
+    /// Physical line on which it begins, from 1; none for Parquet.
+    pub line: Option<i64>,
+    /// Offset of its first byte in the decompressed, undecoded content; none for Parquet.
+    pub byte_offset: Option<i64>,
+    /// Its bytes without the line end (for Parquet the row as JSON).
+    pub raw: Vec<u8>,
+    /// Names of all rules it breaks.
+    pub rules: Vec<String>,
+    /// One entry for each broken column or rule.
+    pub reasons: Vec<Reason>,
+}
+
+/// Why a record was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
+    /// The column; none for a fault of the record's shape.
+    pub column: Option<String>,
+    /// The rule: `<column>_invalid`, `<column>_missing`, a declared name, or a shape rule such as `field_count`.
+    pub rule: String,
+    /// The offending text and why, for people.
+    pub value: Option<String>,
+}
+
+/// The bytes behind the rows of a chunk.
+#[derive(Debug, Clone)]
+pub enum Raw {
+    /// Text formats: a buffer and, for each row, where its record lies.
+    Text {
+        /// The buffer.
+        bytes: Bytes,
+        /// For each row: start and end in `bytes`, without the line end.
+        spans: Vec<(u32, u32)>,
+        /// For each row: the physical line where it begins, from 1.
+        lines: Vec<i64>,
+        /// For each row: offset of its first byte in the decompressed content.
+        offsets: Vec<i64>,
+    },
+    /// Columnar formats: the rows as they came; a record's bytes are its JSON text.
+    Rows(RecordBatch),
+}
+
+/// A whole file that cannot be taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The rule, such as `header_mismatch`, `not_utf8`, `truncated_gzip`.
+    pub rule: String,
+    /// What is wrong, where, and what to do; names columns and lines.
+    pub reason: String,
+    /// Physical line, when there is one.
+    pub line: Option<i64>,
+    /// Offset in the decompressed content, when there is one.
+    pub byte_offset: Option<i64>,
+    /// The column, when it is about one.
+    pub column: Option<String>,
+}
+
+/// Why decoding stopped.
+#[derive(Debug)]
+pub enum DecodeError {
+    /// The file is refused whole.
+    Refused(Refusal),
+    /// Reading failed; nothing is known about the file.
+    Read(Error),
+}
+
+impl From<std::io::Error> for DecodeError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Read(error.into())
+    }
+}
+
+impl From<Error> for DecodeError {
+    fn from(error: Error) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<Refusal> for DecodeError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// How to decode, beyond what the contract says.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Most records in a chunk.
+    pub chunk_rows: usize,
+    /// Most bytes of text in a chunk (one longer record makes a chunk of its own).
+    pub chunk_bytes: usize,
+    /// Longest record in bytes; a longer one refuses the file and names this limit.
+    pub record_limit: usize,
+    /// Contract columns whose raw text the rules ask for.
+    pub raw_columns: Vec<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { chunk_rows: 16_384, chunk_bytes: 4 << 20, record_limit: 256 << 20, raw_columns: Vec::new() }
+    }
+}
+
+/// A stream of chunks.
+pub trait Decoder: Send {
+    /// The next chunk; none at the end of the file.
+    fn next_chunk(&mut self) -> Result<Option<Chunk>, DecodeError>;
+    /// Columns of the file that the contract does not name, as far as they are known by now.
+    fn unknown_columns(&self) -> Vec<String>;
+}
+
+/// Looks at the content and opens the decoder that the contract's format names.
+///
+/// # Errors
+/// [`DecodeError::Refused`] when the file cannot be taken as a whole (header mismatch, bad compression, no Parquet).
+pub fn open(
+    _contract: &Arc<Contract>,
+    _source: &Source,
+    _reader: Box<dyn Read + Send>,
+    _options: &Options,
+) -> Result<Box<dyn Decoder>, DecodeError> {
+    todo!()
+}

@@ -1,0 +1,226 @@
+//! The one error type: what kind of trouble it is, what happened, and what the reader should do about it.
+//!
+//! Kinds are few and named by what a caller must do, so that one `match` ([`ErrorKind::directive`]) decides between
+//! trying again, refusing the input and calling a person.
+
+use std::fmt;
+
+/// What kind of trouble an [`Error`] is. A kind exists only where some caller acts differently on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The input (a file, a contract, an argument) is wrong and will stay wrong.
+    Invalid,
+    /// Something that was named does not exist.
+    NotFound,
+    /// Somebody else was quicker: read again and decide anew.
+    Conflict,
+    /// A service or disk did not answer or refused for the moment.
+    Unavailable,
+    /// Credentials or permissions are missing.
+    Denied,
+    /// Stored state contradicts itself; a person must look before anything is written.
+    Corrupt,
+    /// A fault of this program.
+    Internal,
+}
+
+/// What a caller does about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Directive {
+    /// Try again later; nothing is wrong with the input.
+    Retry,
+    /// Refuse the input, record why, go on with its neighbours.
+    Reject,
+    /// Stop this table and say so; a person decides.
+    Operator,
+}
+
+impl ErrorKind {
+    /// The one decision from kind to action.
+    #[must_use]
+    pub const fn directive(self) -> Directive {
+        match self {
+            Self::Conflict | Self::Unavailable => Directive::Retry,
+            Self::Invalid | Self::NotFound => Directive::Reject,
+            Self::Denied | Self::Corrupt | Self::Internal => Directive::Operator,
+        }
+    }
+
+    /// The kind as a word for logs and status.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::Unavailable => "unavailable",
+            Self::Denied => "denied",
+            Self::Corrupt => "corrupt",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// An error with its kind, a message that names the object, an optional remedy and the cause.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    remedy: Option<String>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of `kind`; the message is lower case, without a full stop, and names the table, file or object.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), remedy: None, source: None }
+    }
+
+    /// Shorthand for [`ErrorKind::Invalid`].
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    /// Shorthand for [`ErrorKind::NotFound`].
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, message)
+    }
+
+    /// Shorthand for [`ErrorKind::Conflict`].
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Conflict, message)
+    }
+
+    /// Shorthand for [`ErrorKind::Unavailable`].
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unavailable, message)
+    }
+
+    /// Shorthand for [`ErrorKind::Corrupt`].
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Corrupt, message)
+    }
+
+    /// Shorthand for [`ErrorKind::Internal`].
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    /// Adds what the reader should do, as a sentence.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Keeps the cause.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Puts `context: ` before the message, keeping kind, remedy and cause.
+    #[must_use]
+    pub fn within(mut self, context: impl fmt::Display) -> Self {
+        self.message = format!("{context}: {}", self.message);
+        self
+    }
+
+    /// The kind.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The message alone.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The remedy, if one is known.
+    #[must_use]
+    pub fn remedy_text(&self) -> Option<&str> {
+        self.remedy.as_deref()
+    }
+
+    /// Message, causes and remedy on one line, for the ledger, the status and the terminal.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut text = self.to_string();
+        if let Some(remedy) = &self.remedy {
+            text.push_str("; ");
+            text.push_str(remedy);
+        }
+        text
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !self.message.contains(&text) {
+                write!(f, ": {}", text.replace('\n', " "))?;
+            }
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as &(dyn std::error::Error + 'static))
+    }
+}
+
+/// A local file or folder that could not be used.
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        use std::io::ErrorKind as Io;
+        let (kind, remedy) = match error.kind() {
+            Io::NotFound => (ErrorKind::NotFound, None),
+            Io::PermissionDenied => (ErrorKind::Denied, Some("give this user the right to use it")),
+            Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => {
+                (ErrorKind::Unavailable, Some("free space on the disk (or raise the limit); nothing was lost"))
+            }
+            _ => (ErrorKind::Unavailable, None),
+        };
+        let text = error.to_string();
+        let mut out = Self::new(kind, text).because(error);
+        out.remedy = remedy.map(str::to_owned);
+        out
+    }
+}
+
+/// An Arrow computation that failed is a fault of this program unless a caller says otherwise.
+impl From<arrow::error::ArrowError> for Error {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        match error {
+            arrow::error::ArrowError::IoError(text, io) => Self::from(io).within(text),
+            other => Self::internal("arrow").because(other),
+        }
+    }
+}
+
+/// An object store call that failed, by what a caller can do about it.
+impl From<object_store::Error> for Error {
+    fn from(error: object_store::Error) -> Self {
+        use object_store::Error as Store;
+        let kind = match &error {
+            Store::NotFound { .. } => ErrorKind::NotFound,
+            Store::AlreadyExists { .. } | Store::Precondition { .. } => ErrorKind::Conflict,
+            Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => ErrorKind::Denied,
+            Store::InvalidPath { .. } | Store::NotSupported { .. } => ErrorKind::Internal,
+            _ => ErrorKind::Unavailable,
+        };
+        Self::new(kind, "storage").because(error)
+    }
+}

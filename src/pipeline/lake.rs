@@ -1,0 +1,87 @@
+//! The lake: catalog, stores, clock and settings, the single argument of every step.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::catalog::Catalog;
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::landing::Landing;
+use crate::store::Store;
+use crate::table::Table;
+
+/// Sizes, ages and limits of the pipeline.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// A table's staged batches are due for a commit at this many rows ...
+    pub commit_rows: u64,
+    /// ... or bytes ...
+    pub commit_bytes: u64,
+    /// ... or when the oldest of them is this old.
+    pub commit_age: Duration,
+    /// A staged batch (per partition value) of this many bytes is final Parquet and adopted as it is.
+    pub adopt_bytes: u64,
+    /// Size of Parquet files that the committer writes.
+    pub target_file_bytes: u64,
+    /// Memory that the SQL engine and the writers may use, in bytes.
+    pub memory_bytes: u64,
+    /// Worker threads for CPU-bound work.
+    pub threads: usize,
+    /// Unreferenced files in a table's folder younger than this are never deleted; half of it bounds adoption.
+    pub orphan_retention: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            commit_rows: 1_000_000,
+            commit_bytes: 128 << 20,
+            commit_age: Duration::from_secs(10),
+            adopt_bytes: 32 << 20,
+            target_file_bytes: 128 << 20,
+            memory_bytes: 768 << 20,
+            threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
+            orphan_retention: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
+}
+
+/// Everything a step needs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Lake {
+    /// All contracts.
+    pub catalog: Arc<Catalog>,
+    /// The lake's root.
+    pub store: Store,
+    /// The landing zone.
+    pub landing: Landing,
+    /// Time and fresh names.
+    pub clock: Arc<dyn Clock>,
+    /// Sizes and limits.
+    pub settings: Arc<Settings>,
+    open: Arc<Mutex<HashMap<String, Table>>>,
+}
+
+impl Lake {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(catalog: Catalog, store: Store, landing: Landing, clock: Arc<dyn Clock>, settings: Settings) -> Self {
+        Self { catalog: Arc::new(catalog), store, landing, clock, settings: Arc::new(settings), open: Arc::default() }
+    }
+
+    /// The table in `folder` (see [`crate::layout`]), opened once and kept; none when there is none yet.
+    pub async fn table(&self, folder: &str) -> Result<Option<Table>> {
+        if let Some(table) = self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(folder) {
+            return Ok(Some(table.clone()));
+        }
+        let Some(table) = Table::open(&self.store, folder).await? else { return Ok(None) };
+        self.keep(folder, &table);
+        Ok(Some(table))
+    }
+
+    /// Remembers an open table.
+    pub fn keep(&self, folder: &str, table: &Table) {
+        self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(folder.to_owned(), table.clone());
+    }
+}

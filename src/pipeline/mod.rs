@@ -1,0 +1,2 @@
+//! One file, one step: ingest (stage), commit (plan, commit, settle), layers, reconcile, status.
+pub mod lake;

@@ -1,0 +1,144 @@
+//! The object store below everything: one root, `/`-separated paths, put-if-absent, and no overwriting.
+//!
+//! There is no trait of our own: [`object_store::ObjectStore`] is the seam where a faulty store can be put in.
+
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use url::Url;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A prefix of an object store. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Store {
+    inner: Arc<dyn ObjectStore>,
+    url: Url,
+    folder: Option<PathBuf>,
+}
+
+/// What is known after a put-if-absent.
+#[derive(Debug)]
+pub enum Put {
+    /// The object is there and it is ours.
+    Created,
+    /// Something was there before (perhaps our own write whose answer was lost).
+    Exists,
+    /// It cannot be known without looking.
+    Unknown(Error),
+}
+
+impl Store {
+    /// A local folder, created when absent.
+    pub fn local(folder: &FsPath) -> Result<Self> {
+        std::fs::create_dir_all(folder).map_err(|e| Error::from(e).within(folder.display()))?;
+        let folder = folder.canonicalize().map_err(|e| Error::from(e).within(folder.display()))?;
+        let url = Url::from_directory_path(&folder)
+            .map_err(|()| Error::invalid(format!("{} is no absolute folder", folder.display())))?;
+        let inner = LocalFileSystem::new_with_prefix(&folder)?;
+        Ok(Self { inner: Arc::new(inner), url, folder: Some(folder) })
+    }
+
+    /// Any object store whose root is known by `url` (ending in `/`).
+    #[must_use]
+    pub fn over(inner: Arc<dyn ObjectStore>, url: Url, folder: Option<PathBuf>) -> Self {
+        Self { inner, url, folder }
+    }
+
+    /// The store itself.
+    #[must_use]
+    pub fn object_store(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(&self.inner)
+    }
+
+    /// The root's URL, ending in `/`.
+    #[must_use]
+    pub const fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The root as a local folder, if it is one.
+    #[must_use]
+    pub fn folder(&self) -> Option<&FsPath> {
+        self.folder.as_deref()
+    }
+
+    /// The object's path; `text` is relative, with `/`, not percent-encoded.
+    pub fn path(&self, text: &str) -> Result<Path> {
+        Path::parse(text).map_err(|e| Error::internal(format!("`{text}` is no object path")).because(e))
+    }
+
+    /// Puts an object where none is. Never overwrites.
+    pub async fn put_if_absent(&self, path: &str, bytes: impl Into<Bytes> + Send) -> Result<Put> {
+        let path = self.path(path)?;
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.inner.put_opts(&path, bytes.into().into(), options).await {
+            Ok(_) => Ok(Put::Created),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(Put::Exists)
+            }
+            Err(error) => Ok(Put::Unknown(Error::from(error).within(path))),
+        }
+    }
+
+    /// The object's bytes; none when it is not there.
+    pub async fn get(&self, path: &str) -> Result<Option<Bytes>> {
+        let path = self.path(path)?;
+        let result = match self.inner.get(&path).await {
+            Ok(result) => result,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(Error::from(error).within(path)),
+        };
+        match result.bytes().await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) => Err(Error::from(error).within(path)),
+        }
+    }
+
+    /// The object's size and times; none when it is not there.
+    pub async fn head(&self, path: &str) -> Result<Option<ObjectMeta>> {
+        let path = self.path(path)?;
+        match self.inner.head(&path).await {
+            Ok(meta) => Ok(Some(meta)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(Error::from(error).within(path)),
+        }
+    }
+
+    /// All objects below a folder, in no order; none when the folder is not there.
+    pub async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>> {
+        let path = self.path(folder)?;
+        match self.inner.list(Some(&path)).try_collect().await {
+            Ok(found) => Ok(found),
+            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
+            Err(error) => Err(Error::from(error).within(path)),
+        }
+    }
+
+    /// Deletes objects; one that is gone already is fine.
+    pub async fn delete(&self, paths: &[String]) -> Result<()> {
+        let mut parsed = Vec::with_capacity(paths.len());
+        for path in paths {
+            parsed.push(self.path(path)?);
+        }
+        let mut deleted = self.inner.delete_stream(futures::stream::iter(parsed.into_iter().map(Ok)).boxed());
+        while let Some(outcome) = deleted.next().await {
+            match outcome {
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error means that the object is not there.
+#[must_use]
+pub fn is_absent(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound
+}
