@@ -76,11 +76,12 @@ impl<'a> Walk<'a> {
         let turned: Vec<String> =
             circle[first..].iter().chain(&circle[..=first]).map(|name| format!("`{name}`")).collect();
         let Some(contract) = self.contracts.get(circle[first]) else { return };
-        let message = if circle.len() == 1 {
-            format!("{} reads itself", turned[0])
+        let (message, help) = if circle.len() == 1 {
+            (format!("{} reads itself", turned[0]), "read another table")
         } else {
-            format!("tables read each other in a circle: {}", turned.join(" reads "))
+            let told = format!("tables read each other in a circle: {}", turned.join(" reads "));
+            (told, "derive one of them from a table that comes earlier")
         };
-        self.found.push(contract.diagnose("from", message).help("derive one of them from a table that comes earlier"));
+        self.found.push(contract.diagnose("from", message).help(help));
     }
 }

@@ -67,17 +67,20 @@ fn syntax(contract: &Contract, path: &str, sql: &str, error: &ParserError) -> Di
                 .and_then(|(line, column)| Some((line.parse::<usize>().ok()?, column.trim().parse::<usize>().ok()?))),
         )
     });
-    let mut diagnostic = contract.diagnose(path, format!("the SQL does not parse: {}", lower_first(words)));
-    match place {
-        Some((1, column)) if !sql.contains('\n') => {
-            let at = contract.positions.within(path, sql, column.saturating_sub(1));
-            (diagnostic.line, diagnostic.column) = (at.line, at.column);
-            diagnostic = diagnostic.in_source(contract.positions.source());
-        }
-        Some((line, column)) => diagnostic = diagnostic.help(format!("line {line}, column {column} of the SQL")),
-        None => {}
-    }
-    diagnostic
+    let diagnostic = contract.diagnose(path, format!("the SQL does not parse: {}", lower_first(words)));
+    let Some((line, column)) = place else {
+        let at_end = words.ends_with("found: EOF");
+        return if at_end { moved(diagnostic, contract, path, sql, usize::MAX) } else { diagnostic };
+    };
+    let before: usize = sql.split_inclusive('\n').take(line.saturating_sub(1)).map(|line| line.chars().count()).sum();
+    moved(diagnostic, contract, path, sql, before + column.saturating_sub(1))
+}
+
+// The diagnostic at a place inside the text of its value.
+fn moved(mut diagnostic: Diagnostic, contract: &Contract, path: &str, text: &str, offset: usize) -> Diagnostic {
+    let at = contract.positions.within(path, text, offset);
+    (diagnostic.line, diagnostic.column) = (at.line, at.column);
+    diagnostic.in_source(contract.positions.source())
 }
 
 fn lower_first(words: &str) -> String {
@@ -158,7 +161,6 @@ fn unknown(contract: &Contract, rule: &Rule, path: &str, name: &Ident, is_raw: b
         return None;
     }
     let offset = usize::try_from(name.span.start.column).unwrap_or(1).saturating_sub(1);
-    let at = contract.positions.within(path, &rule.check, offset);
     let columns = contract.columns.iter().map(|column| column.name.as_str());
     let prefix = if is_raw { "raw." } else { "" };
     let help = match suggest::nearest(&name.value, columns.clone()) {
@@ -167,9 +169,7 @@ fn unknown(contract: &Contract, rule: &Rule, path: &str, name: &Ident, is_raw: b
         None => format!("columns are {}", columns.collect::<Vec<_>>().join(", ")),
     };
     let message = format!("rule `{}` names unknown column `{prefix}{}`", rule.name, name.value);
-    let mut diagnostic = contract.diagnose(path, message).help(help);
-    (diagnostic.line, diagnostic.column) = (at.line, at.column);
-    Some(diagnostic.in_source(contract.positions.source()))
+    Some(moved(contract.diagnose(path, message).help(help), contract, path, &rule.check, offset))
 }
 
 // `raw.<column>`, or a field of a struct column.

@@ -209,8 +209,26 @@ mod tests {
             });
             fields.collect::<String>()
         };
-        insta::assert_snapshot!(shown(ingested_schema(&contract("rescue"))), @"");
-        insta::assert_snapshot!(shown(ingested_schema(&contract("ignore"))), @"");
-        insta::assert_snapshot!(shown(declared_schema(&contract("rescue"))), @"");
+        insta::assert_snapshot!(shown(ingested_schema(&contract("rescue"))), @r#"
+        id Int64 not null
+        tags List(Utf8, field: 'element')
+        _rescued Utf8
+        _file Utf8 not null
+        _row Int64 not null
+        _batch_id Utf8
+        _ingested_at Timestamp(µs, "UTC")
+        "#);
+        insta::assert_snapshot!(shown(ingested_schema(&contract("ignore"))), @r#"
+        id Int64 not null
+        tags List(Utf8, field: 'element')
+        _file Utf8 not null
+        _row Int64 not null
+        _batch_id Utf8
+        _ingested_at Timestamp(µs, "UTC")
+        "#);
+        insta::assert_snapshot!(shown(declared_schema(&contract("rescue"))), @r"
+        id Int64 not null
+        tags List(Utf8, field: 'element')
+        ");
     }
 }

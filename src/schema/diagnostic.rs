@@ -163,23 +163,38 @@ impl Positions {
         }
     }
 
-    /// The place `offset` characters into the text of the value at `path`, for values on one line; else its beginning.
-    /// `offset` counts from 0.
+    /// The place `offset` characters (from 0) into the text of the value at `path`. YAML may have quoted the text, broken
+    /// it into lines or indented it, so both are walked without their blanks; where they differ the value's beginning is
+    /// given.
     #[must_use]
     pub fn within(&self, path: &str, text: &str, offset: usize) -> At {
         let start = self.nearest(path);
-        let index = usize::try_from(start.line.saturating_sub(1)).unwrap_or(usize::MAX);
-        let Some(line) = self.source.lines().nth(index) else { return start };
-        let rest: String = line.chars().skip(usize::try_from(start.column.saturating_sub(1)).unwrap_or(0)).collect();
-        let text = text.trim_end();
-        let shift = if rest.starts_with(text) {
-            0
-        } else if rest.starts_with(['"', '\'']) && rest[1..].starts_with(text) {
-            1
-        } else {
-            return start;
-        };
-        start.right(shift + u64::try_from(offset).unwrap_or(0))
+        let first_line = usize::try_from(start.line.saturating_sub(1)).unwrap_or(usize::MAX);
+        let first_column = usize::try_from(start.column.saturating_sub(1)).unwrap_or(usize::MAX);
+        let mut source = self.source.lines().enumerate().skip(first_line).flat_map(|(index, line)| {
+            let skipped = if index == first_line { first_column } else { 0 };
+            line.chars()
+                .enumerate()
+                .skip(skipped)
+                .filter(|(_, c)| !c.is_whitespace())
+                .map(move |(column, c)| (index, column, c))
+        });
+        let inked = text.chars().enumerate().filter(|(_, c)| !c.is_whitespace());
+        let mut last = None;
+        for (index, (position, wanted)) in inked.enumerate() {
+            let mut next = source.next();
+            if index == 0 && matches!(next, Some((_, _, '"' | '\''))) && next.map(|(_, _, c)| c) != Some(wanted) {
+                next = source.next();
+            }
+            let Some((line, column, _)) = next.filter(|(_, _, found)| *found == wanted) else { return start };
+            let at = At { line: line as u64 + 1, column: column as u64 + 1 };
+            if position >= offset {
+                return at;
+            }
+            last = Some(at);
+        }
+        // Past the last character: right behind it.
+        last.map_or(start, |at| at.right(1))
     }
 
     /// The text of the contract's file.
@@ -236,14 +251,16 @@ mod tests {
 
     #[test]
     fn a_place_inside_a_value_is_found_on_its_line() {
-        let mut positions = Positions::new("check: \"fare >= 0\"\nplain: fare >= 0\nsql: >\n  select 1\n");
-        for (path, line, column) in [("check", 1, 8), ("plain", 2, 8), ("sql", 3, 6)] {
+        let mut positions = Positions::new("check: \"fare >= 0\"\nplain: fare >= 0\nsql: >\n  select 1,\n  b from c\n");
+        for (path, line, column) in [("check", 1, 8), ("plain", 2, 8), ("sql", 4, 3)] {
             positions.insert(path.to_owned(), At { line, column });
         }
         assert_eq!(positions.within("check", "fare >= 0", 5), At { line: 1, column: 14 });
         assert_eq!(positions.within("plain", "fare >= 0", 5), At { line: 2, column: 13 });
-        assert_eq!(positions.within("sql", "select 1", 7), At { line: 3, column: 6 });
-        assert_eq!(positions.nearest("sql[0].x"), At { line: 3, column: 6 });
+        assert_eq!(positions.within("plain", "fare >= 0", 99), At { line: 2, column: 17 });
+        assert_eq!(positions.within("plain", "fare < 0", 6), At { line: 2, column: 8 });
+        assert_eq!(positions.within("sql", "select 1, b from c", 12), At { line: 5, column: 5 });
+        assert_eq!(positions.nearest("sql[0].x"), At { line: 4, column: 3 });
         assert_eq!(positions.nearest("other"), At::START);
         assert_eq!(positions.at("other"), None);
     }

@@ -37,7 +37,7 @@ pub struct Contract {
     pub max_quarantine: Option<Threshold>,
     /// Delta table properties.
     pub properties: BTreeMap<String, String>,
-    /// 32 hex digits over the parsed form (comments and layout of the YAML do not count).
+    /// 32 hex digits over the parsed form: comments, layout and descriptions do not count.
     pub hash: String,
     /// The contract's file as given to the loader, for messages.
     pub file: String,

@@ -51,6 +51,8 @@ impl<'a> Report<'a> {
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     entries: Vec<(&'a str, At, &'a Node)>,
+    // Known keys that unknown ones were probably meant to be.
+    misspelt: Vec<String>,
 }
 
 /// What a mapping may hold.
@@ -74,13 +76,17 @@ impl<'a> Fields<'a> {
             return None;
         };
         let mut entries: Vec<(&str, At, &Node)> = Vec::with_capacity(all.len());
+        let mut misspelt = Vec::new();
         for (key, value) in all {
             let name = key.name.as_str();
             if words.later.contains(&name) {
                 report.error(key.at, format!("`{name}`: {NOT_YET}"));
             } else if !words.known.contains(&name) {
-                let help = suggest::did_you_mean(name, words.known.iter().copied())
-                    .or_else(|| quoting_help(name))
+                let near = suggest::nearest(name, words.known.iter().copied());
+                misspelt.extend(near.map(str::to_owned));
+                let help = near
+                    .map(|near| format!("did you mean `{near}`?"))
+                    .or_else(|| quoting_help(name, value))
                     .unwrap_or_else(|| format!("keys of {} are {}", words.of, words.known.join(", ")));
                 report.help(key.at, format!("unknown key `{name}` in {}", words.of), help);
             } else if entries.iter().any(|(other, ..)| *other == name) {
@@ -89,7 +95,12 @@ impl<'a> Fields<'a> {
                 entries.push((name, key.at, value));
             }
         }
-        Some(Self { entries })
+        Some(Self { entries, misspelt })
+    }
+
+    /// Whether nothing was written for a key, not even with a slip of the pen (which has been reported).
+    pub(super) fn lacks(&self, name: &str) -> bool {
+        self.get(name).is_none() && !self.misspelt.iter().any(|meant| meant == name)
     }
 
     /// The value of a key; none when it is absent or null.
@@ -108,10 +119,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-// `type: decimal(10,2)` within braces ends at the comma, and `2)` becomes a key.
-fn quoting_help(name: &str) -> Option<String> {
-    let torn = name.ends_with([')', '>']) || name.contains([',', '<', '(']);
-    torn.then(|| "a value with a comma in braces needs quotes: `type: \"decimal(10,2)\"`".to_owned())
+// `type: decimal(10,2)` within braces ends at the comma, and `2)` becomes a key without a value.
+fn quoting_help(name: &str, value: &Node) -> Option<String> {
+    let torn = matches!(value.value, Value::Null) && !name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    torn.then(|| "within braces a value with a comma needs quotes, as in `type: \"decimal(10,2)\"`".to_owned())
 }
 
 /// Text that is a name or a word: numbers and booleans are mistakes.
@@ -173,7 +184,7 @@ pub(super) fn word<T: Copy>(node: &Node, what: &str, words: &[(&str, T)], report
         return Some(*value);
     }
     let help = suggest::did_you_mean_or_list(found, &names);
-    report.help(node.at, format!("unknown {what} `{found}`"), help);
+    report.help(node.at, format!("unknown value `{found}` for `{what}`"), help);
     None
 }
 
@@ -230,6 +241,18 @@ pub(super) fn one_or_many(node: &Node, what: &str, report: &mut Report<'_>) -> V
     scalar(node, what, report).into_iter().collect()
 }
 
+/// A text with its invisible characters escaped.
+pub(super) fn visible(text: &str) -> String {
+    text.chars().fold(String::new(), |mut out, c| {
+        if c.is_control() {
+            out.extend(c.escape_debug())
+        } else {
+            out.push(c)
+        }
+        out
+    })
+}
+
 /// One ASCII character that is no line end, as its byte.
 pub(super) fn byte(node: &Node, what: &str, report: &mut Report<'_>) -> Option<u8> {
     let Some(found) = node.scalar() else {
@@ -243,7 +266,7 @@ pub(super) fn byte(node: &Node, what: &str, report: &mut Report<'_>) -> Option<u
         _ => {
             report.help(
                 node.at,
-                format!("expected {what}, found `{}`", found.escape_debug()),
+                format!("expected {what}, found `{}`", visible(found)),
                 "one ASCII character; a tab is \"\\t\"",
             );
             None

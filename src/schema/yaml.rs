@@ -104,7 +104,7 @@ fn contract(
     let known: Vec<&str> = KEYS.into_iter().chain(["properties"]).collect();
     let fields = Fields::read(root, &Words { of: "a contract", known: &known, later: &LATER }, report)?;
     version(&fields, report);
-    let table = table(&fields, expected, report).or_else(|| expected.cloned())?;
+    let named = table(&fields, expected, report).or_else(|| expected.cloned());
 
     let is_derived = origin_kind(&fields, report);
     refuse_misplaced(&fields, is_derived, report);
@@ -121,7 +121,8 @@ fn contract(
         fields.get(key).map(|node| read::names(node, "a list of columns", report)).unwrap_or_default()
     };
     let mut contract = Contract {
-        table,
+        // Without a name the rest is read for its mistakes alone.
+        table: named.clone().or_else(|| "raw/unnamed".parse().ok())?,
         description: fields.get("description").and_then(|node| read::scalar(node, "text", report)),
         origin,
         columns: fields.get("columns").map(|node| column::columns(node, format, report)).unwrap_or_default(),
@@ -143,13 +144,15 @@ fn contract(
     };
     checks::check(&contract, &fields, report);
     contract.hash = hash::of(&contract);
-    Some(contract)
+    named.map(|_| contract)
 }
 
 fn version(fields: &Fields<'_>, report: &mut Report<'_>) {
     const HELP: &str = "write `version: 1`";
     let Some(node) = fields.get("version") else {
-        report.help(At::START, "the contract has no `version`", HELP);
+        if fields.lacks("version") {
+            report.help(At::START, "the contract has no `version`", HELP);
+        }
         return;
     };
     if !matches!(&node.value, Value::Number(number, _) if number.as_u64() == Some(1)) {
@@ -161,7 +164,9 @@ fn version(fields: &Fields<'_>, report: &mut Report<'_>) {
 fn table(fields: &Fields<'_>, expected: Option<&TableName>, report: &mut Report<'_>) -> Option<TableName> {
     let Some(node) = fields.get("table") else {
         let example = expected.map_or_else(|| "<layer>/<table>".to_owned(), ToString::to_string);
-        report.help(At::START, "the contract has no `table`", format!("write `table: {example}`"));
+        if fields.lacks("table") {
+            report.help(At::START, "the contract has no `table`", format!("write `table: {example}`"));
+        }
         return None;
     };
     let name = table_name(node, report)?;
@@ -203,6 +208,7 @@ fn origin_kind(fields: &Fields<'_>, report: &mut Report<'_>) -> bool {
         }
         (Some(_), None) => false,
         (None, Some(_)) => true,
+        (None, None) if !(fields.lacks("source") && fields.lacks("from")) => !fields.lacks("from"),
         (None, None) => {
             let at = fields.key_at("table").unwrap_or(At::START);
             report.help(
@@ -273,7 +279,7 @@ fn rules(node: &Node, report: &mut Report<'_>) -> Vec<Rule> {
         });
         let check = fields.get("check").and_then(|node| read::text(node, "a SQL condition", report));
         for key in ["name", "check"] {
-            if fields.get(key).is_none() {
+            if fields.lacks(key) {
                 report.help(
                     item.at,
                     format!("a rule has no `{key}`"),

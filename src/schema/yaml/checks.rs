@@ -93,13 +93,13 @@ pub(super) fn check(contract: &Contract, fields: &Fields<'_>, report: &mut Repor
 
 fn files(contract: &Contract, fields: &Fields<'_>, report: &mut Report<'_>) {
     let place = |path: &str| contract.positions.nearest(path);
-    if contract.columns.is_empty() && fields.key_at("columns").is_none() {
+    if contract.columns.is_empty() && fields.lacks("columns") && fields.key_at("source").is_some() {
         report.help(
             fields.key_at("source").unwrap_or(At::START),
             "a table fed by files needs `columns`",
             "`alluvium infer FILE` writes them from a file",
         );
-    } else if contract.columns.is_empty() && report.found.is_empty() {
+    } else if contract.columns.is_empty() && fields.get("columns").is_some() && report.found.is_empty() {
         report.error(place("columns"), "`columns` is empty");
     }
     for (rule_index, rule) in contract.rules.iter().enumerate() {

@@ -61,11 +61,13 @@ pub(super) fn columns(node: &Node, format: Option<Format>, report: &mut Report<'
 fn column(at: At, fields: &Fields<'_>, format: Option<Format>, report: &mut Report<'_>) -> Option<Column> {
     const SHAPE: &str = "write `{ name: id, type: int64 }`";
     let declared = fields.get("type").map(|node| column_type(node, report));
-    if declared.is_none() {
+    if fields.lacks("type") {
         report.help(at, "a column has no `type`", SHAPE);
     }
     let Some(name_node) = fields.get("name") else {
-        report.help(at, "a column has no `name`", SHAPE);
+        if fields.lacks("name") {
+            report.help(at, "a column has no `name`", SHAPE);
+        }
         return None;
     };
     let name = name(name_node, format.is_none(), report)?;
@@ -114,7 +116,7 @@ fn name(node: &Node, is_derived: bool, report: &mut Report<'_>) -> Option<String
     let name = read::text(node, "a column's name", report)?;
     let allowed_lineage = is_derived && lineage::MAY_PASS_ON.contains(&name.as_str());
     if name.trim().is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
-        report.error(node.at, format!("`{}` is no name for a column", name.escape_debug()));
+        report.error(node.at, format!("`{}` is no name for a column", read::visible(&name)));
         return None;
     }
     if lineage::RESERVED.contains(&name.to_lowercase().as_str()) && !allowed_lineage {

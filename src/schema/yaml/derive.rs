@@ -85,7 +85,7 @@ fn body(fields: &Fields<'_>, report: &mut Report<'_>) -> Body {
         }
         (None, None) => {
             // Without `from` it was already said that the origin is not known.
-            if let Some(at) = fields.key_at("from") {
+            if let Some(at) = fields.key_at("from").filter(|_| fields.lacks("sql") && fields.lacks("transform")) {
                 report.help(
                     at,
                     "a table with `from` has neither `sql` nor `transform`",

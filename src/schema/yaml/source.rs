@@ -49,6 +49,7 @@ pub(super) fn source(node: Option<&Node>, report: &mut Report<'_>) -> Source {
     };
     match fields.get("path") {
         Some(path) => source.path = glob(path, report).unwrap_or_default(),
+        None if !fields.lacks("path") => {}
         None => report.help(
             node.at,
             "`source` has no `path`",
@@ -57,6 +58,7 @@ pub(super) fn source(node: Option<&Node>, report: &mut Report<'_>) -> Source {
     }
     match fields.get("format") {
         Some(found) => source.format = format(found, report).unwrap_or(Format::Csv),
+        None if !fields.lacks("format") => {}
         None => report.help(node.at, "`source` has no `format`", "write `format: csv` (or json, ndjson, parquet)"),
     }
     if let Some(found) = fields.get("ignore") {
@@ -159,7 +161,7 @@ fn dialect(fields: &Fields<'_>, csv: &mut CsvDialect, report: &mut Report<'_>) {
         if let (Some((other, _)), Some(found)) = (clash, character) {
             let at = fields.key_at(name).or_else(|| fields.key_at(other));
             if let Some(at) = at {
-                let shown = char::from(*found).escape_debug().to_string();
+                let shown = read::visible(&char::from(*found).to_string());
                 report.error(at, format!("`{name}` and `{other}` are both `{shown}`"));
             }
         }
