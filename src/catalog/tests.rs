@@ -324,3 +324,34 @@ fn the_shipped_contracts_load_without_a_warning() {
         trips.columns.iter().filter(|column| !column.nullable).map(|column| column.name.as_str()).collect();
     assert_eq!(required, ["trip_id", "pickup_ts", "pickup_zone", "fare"]);
 }
+
+#[test]
+fn the_reference_is_about_these_contracts() {
+    let text = include_str!("../../docs/contracts.md");
+    let blocks = text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let contracts: Vec<(String, String)> = blocks
+        .filter(|block| block.starts_with("version: 1"))
+        .map(|block| {
+            let name = block.lines().find_map(|line| line.strip_prefix("table: ")).expect("a table");
+            (format!("schemas/{name}.yaml"), block.to_owned())
+        })
+        .collect();
+    assert_eq!(contracts.len(), 2);
+    let catalog = Catalog::from_sources(contracts).unwrap_or_else(|found| panic!("{}", shown(&found)));
+    assert_eq!(shown(catalog.warnings()), "");
+
+    // What a wrong key is answered with is the list of the right ones: each is in the reference.
+    let found = mistakes(&[(
+        "raw/t",
+        "version: 1\ntable: raw/t\nzzzzzz: 1\nsource: { path: t, format: csv, zzzzzz: 1 }\ncolumns: [{ name: a, type: int, zzzzzz: 1 }]\n\
+         rules: [{ name: r, check: a > 0, zzzzzz: 1 }]\n",
+    )]);
+    let lists: Vec<&str> = found.lines().filter_map(|line| line.trim().strip_prefix("help: keys of ")).collect();
+    assert_eq!(lists.len(), 4, "{found}");
+    for list in lists {
+        let (_, keys) = list.split_once(" are ").expect("a list");
+        for key in keys.split(", ") {
+            assert!(text.contains(&format!("`{key}`")), "docs/contracts.md does not name `{key}`");
+        }
+    }
+}

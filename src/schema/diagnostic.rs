@@ -35,7 +35,7 @@ pub struct Diagnostic {
     pub column: u64,
     /// What is wrong; lower case, without a full stop.
     pub message: String,
-    /// A suggestion, such as `did you mean \`raw/trips\`?`.
+    /// A suggestion, such as: did you mean `raw/trips`?
     pub help: Option<String>,
     /// False for a warning.
     pub is_error: bool,

@@ -21,7 +21,7 @@ pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str
 
 /// Did-you-mean when something is near, else the whole list: for words of which there are few.
 #[must_use]
-pub fn did_you_mean_or_list<'a>(text: &str, candidates: &[&'a str]) -> String {
+pub fn did_you_mean_or_list(text: &str, candidates: &[&str]) -> String {
     did_you_mean(text, candidates.iter().copied()).unwrap_or_else(|| format!("expected {}", one_of(candidates)))
 }
 
