@@ -202,6 +202,10 @@ async fn attempt_once(lake: &Lake, target: &Contract, derivation: &Derivation) -
     };
     let mut pins = pins::pin(lake, derivation).await?;
     if pins.iter().all(|pin| pin.snapshot.is_none()) {
+        if let Some((_, base)) = &stored {
+            // A source that was read before and is gone is told, not taken for empty.
+            whole_reason(target, base, &mut pins).await?;
+        }
         return Ok(nothing(stored.map(|(_, base)| base.version())));
     }
     let (table, base) = match stored {
