@@ -15,9 +15,9 @@ use hashbrown::HashMap;
 use crate::error::{Error, Result};
 use crate::manifest::Plan;
 use crate::pipeline::lake::Lake;
-use crate::pipeline::lineage_columns::{FILE, ROW};
 use crate::pipeline::rows::{self, Failure};
 use crate::schema::Contract;
+use crate::schema::lineage::{FILE, ROW};
 use crate::table::{DataFile, Snapshot, Writer, WriterOptions, conform};
 
 /// Encodes some columns of a batch as rows that compare like the values.
