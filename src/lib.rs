@@ -1,4 +1,5 @@
 //! Alluvium.
+pub mod cast;
 pub mod catalog;
 pub mod clock;
 pub mod decode;

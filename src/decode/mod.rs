@@ -5,6 +5,9 @@
 //! with a cell that cannot be cast stays in `rows` with null in that cell and a [`Fault`], because declared rules may
 //! speak for it or be broken as well. `quality` turns both into accepted rows and rejects.
 
+pub mod columns;
+pub mod csv;
+
 use std::io::Read;
 use std::sync::Arc;
 
