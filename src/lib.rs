@@ -1,13 +1,19 @@
 //! Alluvium.
+pub mod cast;
 pub mod catalog;
 pub mod clock;
 pub mod decode;
 pub mod error;
+pub mod infer;
 pub mod landing;
 pub mod layout;
+pub mod lineage;
 pub mod manifest;
 pub mod name;
 pub mod pipeline;
+pub mod quality;
+pub mod quarantine;
 pub mod schema;
 pub mod store;
 pub mod table;
+pub mod transform;

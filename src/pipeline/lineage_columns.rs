@@ -11,17 +11,8 @@ use chrono::{DateTime, Utc};
 use crate::error::Result;
 use crate::name::BatchId;
 use crate::schema::Contract;
+use crate::schema::lineage::{BATCH_ID, FILE, INGESTED_AT, RESCUED, ROW};
 
-/// The file, below the landing zone.
-pub const FILE: &str = "_file";
-/// The record's number, from 1.
-pub const ROW: &str = "_row";
-/// The batch.
-pub const BATCH_ID: &str = "_batch_id";
-/// When the batch was staged.
-pub const INGESTED_AT: &str = "_ingested_at";
-/// Unknown columns as JSON.
-pub const RESCUED: &str = "_rescued";
 
 /// Names of decoded columns that the contract does not have (`unknown_columns: add`).
 #[must_use]

@@ -25,6 +25,7 @@ pub mod sift;
 pub mod staging;
 pub mod status;
 pub mod tables;
+pub mod upsert;
 pub mod versions;
 
 /// The app id under which a table and its quarantine carry the number of the last plan that was committed.

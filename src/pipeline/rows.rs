@@ -16,6 +16,7 @@ use crate::manifest::{Plan, PlannedRow, StagedFile, StagedFormat};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::{lineage_columns, staging};
 use crate::schema::Contract;
+use crate::schema::lineage::FILE;
 use crate::table::{DataFile, Snapshot, Writer, WriterOptions, conform};
 
 /// Rows below which one writer makes one file: two would only make two small ones.
@@ -201,7 +202,7 @@ pub async fn without_paths(
     let mut writer: Option<Writer> = None;
     for file in snapshot.files()?.iter().filter(|file| may_hold(file, paths)) {
         let mut held = 0_u64;
-        let mut batches = snapshot.read(file, Some(&[lineage_columns::FILE.to_owned()])).await?;
+        let mut batches = snapshot.read(file, Some(&[FILE.to_owned()])).await?;
         while let Some(batch) = batches.try_next().await? {
             held += of_paths(&batch, paths)?.true_count() as u64;
         }
@@ -237,7 +238,7 @@ pub async fn without_paths(
 
 fn of_paths(batch: &RecordBatch, paths: &BTreeSet<String>) -> Result<BooleanArray> {
     let column = batch
-        .column_by_name(lineage_columns::FILE)
+        .column_by_name(FILE)
         .and_then(|column| column.as_string_opt::<i32>())
         .ok_or_else(|| Error::corrupt("a table fed by files has no column `_file`"))?;
     Ok(column.iter().map(|path| Some(path.is_some_and(|path| paths.contains(path)))).collect())
@@ -248,7 +249,7 @@ fn may_hold(file: &DataFile, paths: &BTreeSet<String>) -> bool {
     let Some(stats) = file.stats.as_deref().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok()) else {
         return true;
     };
-    let bound = |which: &str| stats.get(which).and_then(|values| values.get(lineage_columns::FILE)).cloned();
+    let bound = |which: &str| stats.get(which).and_then(|values| values.get(FILE)).cloned();
     let (Some(min), Some(max)) = (bound("minValues"), bound("maxValues")) else { return true };
     let (Some(min), Some(max)) = (min.as_str(), max.as_str()) else { return true };
     paths.range::<str, _>(min..=max).next().is_some()
