@@ -151,7 +151,15 @@ impl Steps for App {
     async fn commit(&self, force: bool) -> Result<Value> {
         let deadline = Some(self.clock.now() + COMMIT_SLICE);
         let options = pipeline::commit::CommitOptions { force, deadline };
-        report(&pipeline::commit::commit(self.lake().await?, options).await?)
+        let done = pipeline::commit::commit(self.lake().await?, options).await?;
+        // Their staged data is gone; they are listed at every tick until they are staged anew.
+        self.announce(&done.restage).await?;
+        if done.failed.is_empty() {
+            return report(&done);
+        }
+        // The other tables went on. The function fails so that the host's own monitoring sees it too.
+        let tables: Vec<String> = done.failed.iter().map(|failure| failure.table.to_string()).collect();
+        Err(Error::internal(format!("stopped: {}", tables.join(", "))).remedy("each one's reason was logged before this"))
     }
 
     /// A file that changes while this looks at it is left to its own event or to the next time.

@@ -1,5 +1,6 @@
 //! Alluvium.
 pub mod app;
+pub mod cast;
 pub mod catalog;
 pub mod clock;
 pub mod config;
@@ -8,14 +9,19 @@ pub mod doctor;
 pub mod error;
 pub mod event;
 pub mod http;
+pub mod infer;
 pub mod landing;
 pub mod layout;
+pub mod lineage;
 pub mod local;
 pub mod manifest;
 pub mod name;
 pub mod pipeline;
+pub mod quality;
+pub mod quarantine;
 pub mod queue;
 pub mod schema;
 pub mod store;
 pub mod table;
 pub mod telemetry;
+pub mod transform;
