@@ -253,10 +253,10 @@ fn position(text: &str, error: &serde_json::Error) -> usize {
 }
 
 /// A key and its value's text.
-pub(super) type Member<'a> = (Cow<'a, str>, &'a RawValue);
+pub(in crate::decode) type Member<'a> = (Cow<'a, str>, &'a RawValue);
 
 /// The members of the one object that `text` is, duplicates included.
-pub(super) fn members(text: &str) -> Result<Vec<Member<'_>>, serde_json::Error> {
+pub(in crate::decode) fn members(text: &str) -> Result<Vec<Member<'_>>, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_str(text);
     let members = json.deserialize_map(Members)?;
     json.end()?;
