@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use self::parse::{ShapeFault, Values};
 use self::records::{Layout, Records, Span};
-pub(in crate::decode) use names::{Names, ROOT, folded};
+pub(in crate::decode) use names::{Names, ROOT};
 pub(in crate::decode) use parse::members;
 
 use super::assemble::{self, Added, Texts};
