@@ -6,7 +6,8 @@
 //! speak for it or be broken as well. `quality` turns both into accepted rows and rejects.
 
 mod assemble;
-mod csv;
+pub mod columns;
+pub mod csv;
 mod input;
 mod json;
 mod parquet;
