@@ -1,15 +1,32 @@
 //! The landing zone: list, look at and read landed files. Nothing here ever writes to it.
+//!
+//! A file version is known by its etag. Locally that is inode, size, mtime and ctime: without ctime a version that is moved
+//! away and back would have its old etag.
 
+use std::fs::{File, Metadata};
 use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+use futures::StreamExt;
 use futures::stream::BoxStream;
+use tokio::sync::mpsc;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::FileVersion;
+
+#[cfg(test)]
+mod tests;
+
+/// Files that are listed ahead of who reads the list.
+const LISTED_AHEAD: usize = 256;
 
 /// The landing zone. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Landing {}
+pub struct Landing {
+    root: Arc<Path>,
+}
 
 /// A landed file being read at one version.
 pub struct Reading {
@@ -19,27 +36,198 @@ pub struct Reading {
 
 impl Landing {
     /// A local folder, created when absent.
-    pub fn local(_folder: &std::path::Path) -> Result<Self> {
-        todo!()
+    pub fn local(folder: &Path) -> Result<Self> {
+        let named = |e: std::io::Error| Error::from(e).within(format!("landing zone {}", folder.display()));
+        std::fs::create_dir_all(folder).map_err(named)?;
+        let root = folder.canonicalize().map_err(named)?;
+        Ok(Self { root: root.into() })
+    }
+
+    /// The local folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.root
     }
 
     /// The version that a path has now; none when there is no such file. Paths out of the landing zone are refused.
-    pub async fn head(&self, _path: &str) -> Result<Option<FileVersion>> {
-        todo!()
+    pub async fn head(&self, path: &str) -> Result<Option<FileVersion>> {
+        let landing = self.clone();
+        let path = path.to_owned();
+        let look = move || landing.look(&path);
+        tokio::task::spawn_blocking(look).await.map_err(|e| Error::internal("looking at a landed file").because(e))?
     }
 
     /// Every file that has arrived or is arriving: not names with `.tmp`, `.part`, `~` or a leading `_` or `.`.
+    ///
+    /// A file that cannot be listed is an error in the stream, which goes on behind it.
+    #[must_use]
     pub fn list(&self) -> BoxStream<'static, Result<FileVersion>> {
-        todo!()
+        let (send, mut receive) = mpsc::channel(LISTED_AHEAD);
+        let root = Arc::clone(&self.root);
+        tokio::task::spawn_blocking(move || {
+            // When nobody listens any more there is nothing left to do.
+            let _ = walk(&root, "", &send);
+        });
+        futures::stream::poll_fn(move |cx| receive.poll_recv(cx)).boxed()
     }
 
     /// Opens a file at exactly this version. Afterwards [`Landing::unchanged`] says whether it still was at the end.
-    pub fn open(&self, _version: &FileVersion) -> Result<Reading> {
-        todo!()
+    pub fn open(&self, version: &FileVersion) -> Result<Reading> {
+        let path = &version.path;
+        let file = File::open(self.inside(path)?).map_err(|e| Error::from(e).within(path))?;
+        let meta = file.metadata().map_err(|e| Error::from(e).within(path))?;
+        if etag(&meta) != version.etag {
+            return Err(Error::conflict(format!("{path} was changed since it was announced")));
+        }
+        Ok(Reading { content: Box::new(file) })
     }
 
     /// Whether the path still has this version.
     pub async fn unchanged(&self, version: &FileVersion) -> Result<bool> {
         Ok(self.head(&version.path).await?.is_some_and(|now| now.etag == version.etag))
     }
+
+    fn look(&self, path: &str) -> Result<Option<FileVersion>> {
+        let file = match self.inside(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match std::fs::metadata(&file) {
+            Ok(meta) if meta.is_file() => Ok(Some(version(path.to_owned(), &meta)?)),
+            Ok(_) => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(Error::from(error).within(path)),
+        }
+    }
+
+    /// The real file of a path below the landing zone. Links are followed, but not out of it.
+    fn inside(&self, path: &str) -> Result<PathBuf> {
+        let refuse = |why: &str| Error::invalid(format!("`{path}` is no path below the landing zone: {why}"));
+        let plain = !path.is_empty() && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+        if !plain {
+            return Err(refuse("it must be relative, without `.` and `..`"));
+        }
+        if path.contains('\0') || (cfg!(windows) && path.contains(['\\', ':'])) {
+            return Err(refuse("it has characters that no file name has"));
+        }
+        let real = match self.root.join(path).canonicalize() {
+            Ok(real) => real,
+            Err(error) if is_absent(&error) => {
+                return Err(Error::not_found(format!("{path} is not in the landing zone")));
+            }
+            Err(error) => return Err(Error::from(error).within(path)),
+        };
+        if !real.starts_with(&self.root) {
+            return Err(refuse("a link leads out of it").remedy("copy the file instead of linking it"));
+        }
+        Ok(real)
+    }
+}
+
+/// A part of the path that is a file, or too long a name, means that there is no such file.
+fn is_absent(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind as Io;
+    matches!(error.kind(), Io::NotFound | Io::NotADirectory | Io::InvalidFilename)
+}
+
+/// Whether a name says that a file is not (yet) meant to be read.
+#[must_use]
+pub fn is_passed_over(name: &str) -> bool {
+    name.starts_with(['_', '.']) || name.contains(".tmp") || name.contains(".part") || name.contains('~')
+}
+
+/// Sends every file below a folder, folder by folder in the order of names. False when nobody listens any more.
+fn walk(root: &Path, below: &str, send: &mpsc::Sender<Result<FileVersion>>) -> bool {
+    let folder = root.join(below);
+    let entries = match std::fs::read_dir(&folder).and_then(Iterator::collect::<std::io::Result<Vec<_>>>) {
+        Ok(entries) => entries,
+        // It was there when it was listed: somebody took it away.
+        Err(error) if is_absent(&error) && !below.is_empty() => return true,
+        Err(error) => return send.blocking_send(Err(Error::from(error).within(folder.display()))).is_ok(),
+    };
+    let mut names: Vec<_> = entries.into_iter().map(|entry| entry.file_name()).collect();
+    names.sort_unstable();
+    for name in names {
+        let Some(text) = name.to_str() else {
+            let shown = folder.join(&name);
+            let error = Error::invalid(format!("the name of {} is not UTF-8", shown.display()))
+                .remedy("rename the file; it is not read");
+            if send.blocking_send(Err(error)).is_err() {
+                return false;
+            }
+            continue;
+        };
+        if is_passed_over(text) {
+            continue;
+        }
+        let path = if below.is_empty() { text.to_owned() } else { format!("{below}/{text}") };
+        if !visit(root, &path, send) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Sends one file, or walks one folder.
+fn visit(root: &Path, path: &str, send: &mpsc::Sender<Result<FileVersion>>) -> bool {
+    let full = root.join(path);
+    let found = match std::fs::symlink_metadata(&full) {
+        Ok(meta) if meta.is_dir() => return walk(root, path, send),
+        Ok(meta) if meta.is_file() => version(path.to_owned(), &meta),
+        Ok(meta) if meta.is_symlink() => match linked(root, &full, path) {
+            Some(found) => found,
+            None => return true,
+        },
+        Ok(_) => return true,
+        Err(error) if is_absent(&error) => return true,
+        Err(error) => Err(Error::from(error).within(path)),
+    };
+    send.blocking_send(found).is_ok()
+}
+
+/// A link to a file inside the landing zone is a file; links to folders are not followed, for they may go round in circles.
+fn linked(root: &Path, full: &Path, path: &str) -> Option<Result<FileVersion>> {
+    let real = full.canonicalize().ok()?;
+    let meta = std::fs::metadata(&real).ok()?;
+    if !meta.is_file() {
+        return None;
+    }
+    if !real.starts_with(root) {
+        let error = Error::invalid(format!("{path} is a link that leads out of the landing zone"));
+        return Some(Err(error.remedy("copy the file instead of linking it")));
+    }
+    Some(version(path.to_owned(), &meta))
+}
+
+fn version(path: String, meta: &Metadata) -> Result<FileVersion> {
+    let modified = meta.modified().map_err(|e| Error::from(e).within(&path))?;
+    Ok(FileVersion {
+        path,
+        etag: etag(meta),
+        bytes: meta.len(),
+        last_modified: DateTime::<Utc>::from(modified),
+        sequencer: None,
+    })
+}
+
+#[cfg(unix)]
+fn etag(meta: &Metadata) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let nanos = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    format!(
+        "{:x}-{:x}-{:x}-{:x}",
+        meta.ino(),
+        meta.len(),
+        nanos(meta.mtime(), meta.mtime_nsec()),
+        nanos(meta.ctime(), meta.ctime_nsec())
+    )
+}
+
+#[cfg(not(unix))]
+fn etag(meta: &Metadata) -> String {
+    let since = |time: std::io::Result<std::time::SystemTime>| {
+        time.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |age| age.as_nanos())
+    };
+    format!("0-{:x}-{:x}-{:x}", meta.len(), since(meta.modified()), since(meta.created()))
 }

@@ -1,19 +1,27 @@
 //! Alluvium.
+pub mod app;
 pub mod cast;
 pub mod catalog;
 pub mod clock;
+pub mod config;
 pub mod decode;
+pub mod doctor;
 pub mod error;
+pub mod event;
+pub mod http;
 pub mod infer;
 pub mod landing;
 pub mod layout;
 pub mod lineage;
+pub mod local;
 pub mod manifest;
 pub mod name;
 pub mod pipeline;
 pub mod quality;
 pub mod quarantine;
+pub mod queue;
 pub mod schema;
 pub mod store;
 pub mod table;
+pub mod telemetry;
 pub mod transform;

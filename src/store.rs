@@ -12,14 +12,18 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use url::Url;
 
+use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A prefix of an object store. Cheap to clone.
+mod durable;
+
+/// A prefix of an object store, and the clock that the commits to its tables are stamped with. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
     inner: Arc<dyn ObjectStore>,
     url: Url,
     folder: Option<PathBuf>,
+    clock: Arc<dyn Clock>,
 }
 
 /// What is known after a put-if-absent.
@@ -41,13 +45,37 @@ impl Store {
         let url = Url::from_directory_path(&folder)
             .map_err(|()| Error::invalid(format!("{} is no absolute folder", folder.display())))?;
         let inner = LocalFileSystem::new_with_prefix(&folder)?;
-        Ok(Self { inner: Arc::new(inner), url, folder: Some(folder) })
+        Ok(Self { inner: Arc::new(inner), url, folder: Some(folder), clock: Arc::new(SystemClock) })
     }
 
-    /// Any object store whose root is known by `url` (ending in `/`).
+    /// Makes every write of a local store survive the loss of the machine's power: file and parent folders are flushed to
+    /// disk before a write is answered. Other stores answer durable writes only, and stay as they are.
+    #[must_use]
+    pub fn durable(mut self) -> Self {
+        if let Some(folder) = &self.folder {
+            self.inner = Arc::new(durable::Durable::new(self.inner, folder.clone()));
+        }
+        self
+    }
+
+    /// Stamps commits with another clock than the machine's.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The clock that commits are stamped with.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Any object store whose root is known by `url` (ending in `/`). A `folder` is where the same objects are as local
+    /// files: data files are then read directly. Leave it out when every read must go through `inner`.
     #[must_use]
     pub fn over(inner: Arc<dyn ObjectStore>, url: Url, folder: Option<PathBuf>) -> Self {
-        Self { inner, url, folder }
+        Self { inner, url, folder, clock: Arc::new(SystemClock) }
     }
 
     /// The store itself.
@@ -75,14 +103,19 @@ impl Store {
 
     /// Puts an object where none is. Never overwrites.
     pub async fn put_if_absent(&self, path: &str, bytes: impl Into<Bytes> + Send) -> Result<Put> {
+        Ok(self.put_new(path, bytes.into()).await?.0)
+    }
+
+    /// Puts an object where none is, and tells its etag if the store does.
+    pub async fn put_new(&self, path: &str, bytes: Bytes) -> Result<(Put, Option<String>)> {
         let path = self.path(path)?;
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        match self.inner.put_opts(&path, bytes.into().into(), options).await {
-            Ok(_) => Ok(Put::Created),
+        match self.inner.put_opts(&path, bytes.into(), options).await {
+            Ok(result) => Ok((Put::Created, result.e_tag)),
             Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
-                Ok(Put::Exists)
+                Ok((Put::Exists, None))
             }
-            Err(error) => Ok(Put::Unknown(Error::from(error).within(path))),
+            Err(error) => Ok((Put::Unknown(Error::from(error).within(path)), None)),
         }
     }
 
@@ -96,6 +129,21 @@ impl Store {
         };
         match result.bytes().await {
             Ok(bytes) => Ok(Some(bytes)),
+            Err(error) => Err(Error::from(error).within(path)),
+        }
+    }
+
+    /// The object's bytes, size, times and etag; none when it is not there.
+    pub async fn get_with_meta(&self, path: &str) -> Result<Option<(Bytes, ObjectMeta)>> {
+        let path = self.path(path)?;
+        let result = match self.inner.get(&path).await {
+            Ok(result) => result,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(Error::from(error).within(path)),
+        };
+        let meta = result.meta.clone();
+        match result.bytes().await {
+            Ok(bytes) => Ok(Some((bytes, meta))),
             Err(error) => Err(Error::from(error).within(path)),
         }
     }
@@ -114,6 +162,17 @@ impl Store {
     pub async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>> {
         let path = self.path(folder)?;
         match self.inner.list(Some(&path)).try_collect().await {
+            Ok(found) => Ok(found),
+            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
+            Err(error) => Err(Error::from(error).within(path)),
+        }
+    }
+
+    /// All objects below a folder whose path is greater than `offset`, in no order.
+    pub async fn list_after(&self, folder: &str, offset: &str) -> Result<Vec<ObjectMeta>> {
+        let path = self.path(folder)?;
+        let offset = self.path(offset)?;
+        match self.inner.list_with_offset(Some(&path), &offset).try_collect().await {
             Ok(found) => Ok(found),
             Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
             Err(error) => Err(Error::from(error).within(path)),

@@ -48,8 +48,7 @@ pub fn transform(name: &str) -> Result<Arc<dyn Transform>> {
         return Ok(Arc::clone(found));
     }
     let names: Vec<&str> = all.iter().map(|transform| transform.name()).collect();
-    let help =
-        did_you_mean(name, names.iter().copied()).unwrap_or_else(|| format!("known are {}", names.join(", ")));
+    let help = did_you_mean(name, names.iter().copied()).unwrap_or_else(|| format!("known are {}", names.join(", ")));
     Err(Error::invalid(format!("there is no transform `{name}`")).remedy(help))
 }
 
@@ -76,8 +75,9 @@ struct UnpivotPlan {
 impl Unpivot {
     fn plan(args: &Value, input: &Schema) -> Result<UnpivotPlan> {
         let args: UnpivotArgs = serde_json::from_value(args.clone()).map_err(|e| {
-            Error::invalid(format!("arguments of unpivot: {e}"))
-                .remedy("it takes keep: [columns], names_to, values_to and, if not all others are meant, columns: [columns]")
+            Error::invalid(format!("arguments of unpivot: {e}")).remedy(
+                "it takes keep: [columns], names_to, values_to and, if not all others are meant, columns: [columns]",
+            )
         })?;
         let keep = indices(&args.keep, input)?;
         let turned = match &args.columns {
@@ -155,9 +155,8 @@ impl Transform for Unpivot {
             columns.push(take(batch.column(*index), &origin, None)?);
         }
         let names: Vec<&str> = plan.turned.iter().map(|index| schema.field(*index).name().as_str()).collect();
-        columns.push(Arc::new(StringArray::from_iter_values(
-            (0..rows).flat_map(|_| names.iter().copied()),
-        )));
+        let repeated: Vec<&str> = (0..rows).flat_map(|_| names.iter().copied()).collect();
+        columns.push(Arc::new(StringArray::from(repeated)));
         let values: Vec<&dyn arrow::array::Array> =
             plan.turned.iter().map(|index| batch.column(*index).as_ref()).collect();
         let places: Vec<(usize, usize)> =

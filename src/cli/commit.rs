@@ -8,6 +8,7 @@ use super::ingest::commit_until_quiet;
 use super::output;
 use crate::error::Result;
 use crate::pipeline::commit::{CommitOptions, CommitReport, commit};
+use crate::pipeline::layers::{Advanced, Mode};
 use crate::render::{Cell, Grid, Output};
 
 /// Arguments of `commit`.
@@ -57,10 +58,17 @@ pub async fn run(context: &Context, args: &CommitArgs) -> Result<Exit> {
     Ok(if stopped || !failures.is_empty() { Exit::Failed } else { Exit::Done })
 }
 
+fn recomputed(moved: &Advanced) -> String {
+    match &moved.mode {
+        Mode::Whole(reason) => format!("the whole table: {reason}"),
+        Mode::Incremental | Mode::Nothing => format!("{} units", moved.units),
+    }
+}
+
 /// What runs of the committer did, as a table: commits of files, then what the layers did.
 #[must_use]
 pub fn grid(reports: &[CommitReport]) -> Grid {
-    let mut grid = Grid::new(&["table", "version", "batches", "rows", "quarantined", "files_adopted", "units", "note"]);
+    let mut grid = Grid::new(&["table", "version", "batches", "rows_added", "rows_removed", "quarantined", "files_adopted", "recomputed"]);
     for report in reports {
         for done in &report.commits {
             grid.push(vec![
@@ -68,9 +76,9 @@ pub fn grid(reports: &[CommitReport]) -> Grid {
                 done.version.into(),
                 done.batches.into(),
                 done.rows.into(),
+                Cell::Empty,
                 done.quarantined.into(),
                 done.adopted.into(),
-                Cell::Empty,
                 Cell::Empty,
             ]);
         }
@@ -79,13 +87,62 @@ pub fn grid(reports: &[CommitReport]) -> Grid {
                 moved.table.to_string().into(),
                 moved.version.into(),
                 Cell::Empty,
-                moved.rows.into(),
+                moved.rows_added.into(),
+                moved.rows_removed.into(),
                 Cell::Empty,
                 Cell::Empty,
-                moved.units.into(),
-                moved.note.clone().into(),
+                recomputed(moved).into(),
             ]);
         }
     }
     grid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::commit::Committed;
+
+    #[test]
+    fn commits_come_before_what_they_moved() {
+        let report = CommitReport {
+            commits: vec![Committed {
+                table: "raw/trips".parse().unwrap(),
+                plan: 17,
+                version: 1,
+                batches: 5,
+                rows: 5_000,
+                quarantined: 3,
+                adopted: 0,
+            }],
+            layers: vec![
+                Advanced {
+                    table: "aggregate/trips".parse().unwrap(),
+                    mode: Mode::Whole("it is new".to_owned()),
+                    units: 0,
+                    rows_added: 5_000,
+                    rows_removed: 0,
+                    version: Some(1),
+                },
+                Advanced {
+                    table: "curated/trips_daily".parse().unwrap(),
+                    mode: Mode::Incremental,
+                    units: 6,
+                    rows_added: 1_024,
+                    rows_removed: 12,
+                    version: Some(4),
+                },
+                Advanced {
+                    table: "curated/other".parse().unwrap(),
+                    mode: Mode::Nothing,
+                    units: 0,
+                    rows_added: 0,
+                    rows_removed: 0,
+                    version: Some(2),
+                },
+            ],
+            ..CommitReport::default()
+        };
+        insta::assert_snapshot!(grid(&[report]).text(None, false));
+    }
 }

@@ -97,7 +97,11 @@ fn examine_sql(
     let refused = |(message, help)| Problem::new("sql", message, help);
     let written = planner.plan(sql).map_err(refused)?;
     if let Some(reason) = unrepeatable(&written) {
-        problems.push(Problem::new("sql", reason, Some("a derived table must be the same whenever it is made".to_owned())));
+        problems.push(Problem::new(
+            "sql",
+            reason,
+            Some("a derived table must be the same whenever it is made".to_owned()),
+        ));
     }
     let output = storable_schema(written.schema().as_arrow()).map_err(|e| Problem::of_error("sql", &e))?;
     if let Some(problem) = badly_named(&output) {
@@ -166,8 +170,7 @@ fn choose_unit(
 
 /// Whether the output columns are columns of the one input, unchanged.
 fn passes_through(plan: &LogicalPlan, columns: &[String], inputs: &[String]) -> bool {
-    unit_maps(plan, columns, inputs)
-        .is_ok_and(|maps| maps.iter().flatten().all(|expr| matches!(expr, Expr::Column(_))))
+    unit_maps(plan, columns, inputs).is_ok_and(|maps| maps.iter().flatten().all(|expr| matches!(expr, Expr::Column(_))))
 }
 
 fn examine_transform(
@@ -214,7 +217,11 @@ fn badly_named(output: &Schema) -> Option<Problem> {
     for field in output.fields() {
         let name = field.name();
         if name.contains([' ', ',', ';', '{', '}', '(', ')', '\n', '\t', '=']) {
-            return Some(Problem::new("sql", format!("the column `{name}` has no proper name"), Some("write `... as name`".to_owned())));
+            return Some(Problem::new(
+                "sql",
+                format!("the column `{name}` has no proper name"),
+                Some("write `... as name`".to_owned()),
+            ));
         }
         if seen.insert(name.to_lowercase(), name).is_some() {
             return Some(Problem::new(
@@ -241,7 +248,11 @@ fn check_columns(contract: &Contract, derivation: &Derivation, output: &Schema, 
             if !given.contains(&name.as_str()) {
                 let help = did_you_mean(name, given.iter().copied())
                     .unwrap_or_else(|| format!("it gives {}", given.join(", ")));
-                problems.push(Problem::new(format!("{key}[{at}]"), format!("the SQL gives no column `{name}`"), Some(help)));
+                problems.push(Problem::new(
+                    format!("{key}[{at}]"),
+                    format!("the SQL gives no column `{name}`"),
+                    Some(help),
+                ));
             }
         }
     }
@@ -266,13 +277,7 @@ fn check_columns(contract: &Contract, derivation: &Derivation, output: &Schema, 
     }
 }
 
-fn check_touched(
-    input: &str,
-    sql: &str,
-    columns: &[String],
-    output: &Schema,
-    inputs: &Inputs,
-) -> Result<(), Problem> {
+fn check_touched(input: &str, sql: &str, columns: &[String], output: &Schema, inputs: &Inputs) -> Result<(), Problem> {
     let at = format!("touched.{input}");
     let Some(changed) = inputs.get(input) else {
         let help = did_you_mean(input, inputs.keys().map(String::as_str));

@@ -12,7 +12,8 @@ mod refuse;
 mod rowmap;
 mod types;
 
-pub use catalog::check_catalog;
+pub use catalog::{check_catalog, planned_schema};
+pub(crate) use check::output_column;
 pub use check::{Problem, analyse, check};
 pub use errors::{did_you_mean, engine_error};
 pub use planning::plan_select;

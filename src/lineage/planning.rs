@@ -26,7 +26,11 @@ pub type Refusal = (String, Option<String>);
 impl Planner {
     /// A planner that knows the given tables.
     pub fn new(tables: impl IntoIterator<Item = (String, SchemaRef)>) -> Result<Self> {
-        let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+        // Tables store plain texts: views would only be cast back.
+        let config = SessionConfig::new()
+            .with_target_partitions(1)
+            .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
+        let context = SessionContext::new_with_config(config);
         let mut names = Vec::new();
         for (name, schema) in tables {
             let table: Arc<dyn TableProvider> = Arc::new(EmptyTable::new(schema));
@@ -41,9 +45,9 @@ impl Planner {
     /// # Errors
     /// Why the SQL does not plan, and a suggestion.
     pub fn plan(&self, sql: &str) -> std::result::Result<LogicalPlan, Refusal> {
-        let planned = plan_select(&self.context, sql).now_or_never().unwrap_or_else(|| {
-            Err(DataFusionError::Plan("the tables of the SQL are not at hand".to_owned()))
-        });
+        let planned = plan_select(&self.context, sql)
+            .now_or_never()
+            .unwrap_or_else(|| Err(DataFusionError::Plan("the tables of the SQL are not at hand".to_owned())));
         planned.map_err(|error| planning_problem(&error, &self.tables))
     }
 

@@ -258,10 +258,7 @@ fn holds_subquery(plan: &LogicalPlan) -> bool {
     let mut found = false;
     let walked = plan.apply_expressions(|expr| {
         found |= expr.exists(|part| {
-            Ok(matches!(
-                part,
-                Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)
-            ))
+            Ok(matches!(part, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)))
         })?;
         Ok(TreeNodeRecursion::Continue)
     });
@@ -273,11 +270,7 @@ fn only_of(expr: &Expr, schema: &DFSchema) -> bool {
 }
 
 /// Replaces each column by what `below` gives for its index in `schema`.
-fn substitute(
-    expr: Expr,
-    schema: &DFSchema,
-    below: &dyn Fn(usize) -> Result<Expr, String>,
-) -> Result<Expr, String> {
+fn substitute(expr: Expr, schema: &DFSchema, below: &dyn Fn(usize) -> Result<Expr, String>) -> Result<Expr, String> {
     let mut refusal = None;
     let replaced = expr.transform_up(|part| {
         let Expr::Column(column) = &part else { return Ok(Transformed::no(part)) };
@@ -319,9 +312,7 @@ fn across(expr: &Expr, keys: &[Expr], partners: &[Expr]) -> Option<Expr> {
 
 fn unqualified(expr: Expr) -> Expr {
     let plain = expr.clone().transform_up(|part| match part {
-        Expr::Column(column) => {
-            Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name))))
-        }
+        Expr::Column(column) => Ok(Transformed::yes(Expr::Column(Column::new_unqualified(column.name)))),
         other => Ok(Transformed::no(other)),
     });
     plain.data().unwrap_or(expr)

@@ -6,8 +6,17 @@ use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, Volatility, WindowFu
 
 /// Functions whose result depends on the order of the rows that they are given.
 const ORDERED: [&str; 11] = [
-    "array_agg", "string_agg", "first_value", "last_value", "nth_value", "row_number", "lag", "lead", "ntile",
-    "percent_rank", "cume_dist",
+    "array_agg",
+    "string_agg",
+    "first_value",
+    "last_value",
+    "nth_value",
+    "row_number",
+    "lag",
+    "lead",
+    "ntile",
+    "percent_rank",
+    "cume_dist",
 ];
 
 /// The first thing of a plan (as it is written, not optimized) that a derived table may not use; none when all is well.
@@ -58,9 +67,7 @@ fn unrepeatable_expr(expr: &Expr) -> Option<String> {
         Expr::ScalarFunction(call) if call.func.signature().volatility != Volatility::Immutable => {
             Some(format!("{}() differs from run to run", call.func.name()))
         }
-        Expr::AggregateFunction(call)
-            if call.params.order_by.is_empty() && ORDERED.contains(&call.func.name()) =>
-        {
+        Expr::AggregateFunction(call) if call.params.order_by.is_empty() && ORDERED.contains(&call.func.name()) => {
             Some(format!("{0}() without ORDER BY depends on arrival: write {0}(... order by ...)", call.func.name()))
         }
         Expr::WindowFunction(call) => unordered_window(call),

@@ -33,7 +33,12 @@ pub struct RowMap {
 enum Stage {
     Filter(Arc<dyn PhysicalExpr>),
     Project(Vec<Arc<dyn PhysicalExpr>>, SchemaRef),
-    Unnest { lists: Vec<ListUnnest>, structs: Vec<usize>, schema: SchemaRef, options: UnnestOptions },
+    Unnest {
+        lists: Vec<ListUnnest>,
+        structs: Vec<usize>,
+        schema: SchemaRef,
+        options: UnnestOptions,
+    },
     Named(Arc<dyn Transform>, serde_json::Value),
     /// Columns by index.
     Pick(Vec<usize>),
@@ -47,7 +52,10 @@ impl RowMap {
         let mut plan = planner.plan(sql).map_err(|(reason, _)| Error::invalid(reason))?;
         if let Some(wanted) = wanted {
             let columns = wanted.iter().map(|name| Expr::Column(Column::new_unqualified(name)));
-            plan = LogicalPlanBuilder::from(plan).project(columns).and_then(LogicalPlanBuilder::build).map_err(engine_error)?;
+            plan = LogicalPlanBuilder::from(plan)
+                .project(columns)
+                .and_then(LogicalPlanBuilder::build)
+                .map_err(engine_error)?;
         }
         let output = storable_schema(plan.schema().as_arrow())?;
         let plan = planner.optimize(&plan).map_err(|(reason, _)| Error::invalid(reason))?;
@@ -90,7 +98,8 @@ impl RowMap {
             exprs.push(physical(&context, expr, &schema)?);
         }
         let reads = input.fields().iter().map(|field| field.name().clone()).collect();
-        let stage = Stage::Project(exprs, projected(output.fields().iter().map(|field| field.name().clone()), map, &schema)?);
+        let stage =
+            Stage::Project(exprs, projected(output.fields().iter().map(|field| field.name().clone()), map, &schema)?);
         Ok(Self { reads, stages: vec![stage], output: Arc::clone(output) })
     }
 
@@ -165,8 +174,10 @@ impl Stage {
     fn apply(&self, batch: RecordBatch) -> Result<RecordBatch> {
         match self {
             Self::Filter(predicate) => {
-                let verdict =
-                    predicate.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows())).map_err(engine_error)?;
+                let verdict = predicate
+                    .evaluate(&batch)
+                    .and_then(|value| value.into_array(batch.num_rows()))
+                    .map_err(engine_error)?;
                 let verdict = verdict
                     .as_any()
                     .downcast_ref::<BooleanArray>()
@@ -217,7 +228,8 @@ impl Stage {
 
 fn physical(context: &SessionContext, expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     let state = context.state();
-    create_physical_expr(expr, schema, state.execution_props(), &PhysicalPlanningContext::default()).map_err(engine_error)
+    create_physical_expr(expr, schema, state.execution_props(), &PhysicalPlanningContext::default())
+        .map_err(engine_error)
 }
 
 fn projected(names: impl Iterator<Item = String>, exprs: &[Expr], schema: &DFSchema) -> Result<SchemaRef> {

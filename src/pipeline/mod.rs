@@ -19,6 +19,7 @@ pub mod notes;
 pub mod plan;
 pub mod reading;
 pub mod reconcile;
+pub mod replace;
 pub mod rows;
 pub mod settle;
 pub mod sift;

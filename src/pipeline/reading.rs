@@ -1,6 +1,5 @@
 //! Reading one file version: bytes -> decoded, judged, staged. Streams, so that memory does not depend on the file's size.
 
-use std::io::Read as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;

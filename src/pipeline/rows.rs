@@ -252,5 +252,5 @@ fn may_hold(file: &DataFile, paths: &BTreeSet<String>) -> bool {
     let bound = |which: &str| stats.get(which).and_then(|values| values.get(FILE)).cloned();
     let (Some(min), Some(max)) = (bound("minValues"), bound("maxValues")) else { return true };
     let (Some(min), Some(max)) = (min.as_str(), max.as_str()) else { return true };
-    paths.range::<str, _>(min..=max).next().is_some()
+    paths.range(min.to_owned()..).next().is_some_and(|path| path.as_str() <= max)
 }

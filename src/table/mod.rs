@@ -1,17 +1,46 @@
 //! Delta tables: open, create, snapshot, read, write, commit. The only folder that names `deltalake`.
 
+//!
+//! The log is ours to fold: a [`Snapshot`] is kept in memory and moved forward by the commits after it, so that neither a
+//! commit nor a look at the newest version gets slower with the number of commits or files. Checkpoints are written by
+//! `deltalake`; its schema model gives the stored form of schemas.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use chrono::{DateTime, Utc};
-use datafusion::catalog::TableProvider;
-use futures::stream::BoxStream;
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::store::Store;
+
+mod changes;
+mod checkpoint;
+mod commit;
+mod compact;
+mod conform;
+pub mod engine;
+mod history;
+mod load;
+mod log;
+mod open;
+mod partition;
+mod protocol;
+mod provider;
+mod prune;
+mod read;
+mod schema;
+mod snapshot;
+mod state;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use compact::{CompactReport, compact};
+pub use conform::conform;
+pub use write::{Writer, WriterOptions};
 
 /// What a table is when it is created.
 #[derive(Debug, Clone)]
@@ -28,7 +57,9 @@ pub struct TableSpec {
 
 /// A handle to a table that keeps its newest snapshot and updates it incrementally. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Table {}
+pub struct Table {
+    inner: Arc<open::Inner>,
+}
 
 /// A point in a table's life.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,8 +80,11 @@ pub enum Outcome {
 }
 
 /// One version of a table, read once: decide from it, commit against it. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Snapshot {}
+#[derive(Clone)]
+pub struct Snapshot {
+    store: Store,
+    state: Arc<state::State>,
+}
 
 /// A live data file of a snapshot.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,169 +144,4 @@ pub struct HistoryEntry {
     pub operation: String,
     /// The rest of commitInfo.
     pub info: Map<String, Value>,
-}
-
-impl Table {
-    /// Opens the table in `folder` below the store's root; none when there is no table.
-    pub async fn open(_store: &Store, _folder: &str) -> Result<Option<Self>> {
-        todo!()
-    }
-
-    /// Creates the table empty, or opens it when somebody did before.
-    pub async fn create(_store: &Store, _folder: &str, _spec: &TableSpec) -> Result<Self> {
-        todo!()
-    }
-
-    /// The newest snapshot, updated incrementally from the last one.
-    pub async fn snapshot(&self) -> Result<Snapshot> {
-        todo!()
-    }
-
-    /// An older snapshot. The error names the oldest readable version when it cannot be read any more.
-    pub async fn snapshot_at(&self, _at: At) -> Result<Snapshot> {
-        todo!()
-    }
-
-    /// The commit rule: at exactly `base.version() + 1`, or not at all.
-    pub async fn commit(&self, _base: &Snapshot, _change: Change) -> Result<Outcome> {
-        todo!()
-    }
-
-    /// What changed after version `after` up to `upto`; none when the log between them can no longer be read.
-    pub async fn changes(&self, _after: i64, _upto: &Snapshot) -> Result<Option<Changes>> {
-        todo!()
-    }
-
-    /// The newest `limit` versions, newest first.
-    pub async fn history(&self, _limit: Option<usize>) -> Result<Vec<HistoryEntry>> {
-        todo!()
-    }
-
-    /// Writes a checkpoint of the newest version.
-    pub async fn checkpoint(&self) -> Result<()> {
-        todo!()
-    }
-}
-
-impl Snapshot {
-    /// The version.
-    #[must_use]
-    pub fn version(&self) -> i64 {
-        todo!()
-    }
-
-    /// When this version was committed, as far as the log says.
-    #[must_use]
-    pub fn committed_at(&self) -> Option<DateTime<Utc>> {
-        todo!()
-    }
-
-    /// The Delta metadata id.
-    #[must_use]
-    pub fn table_id(&self) -> &str {
-        todo!()
-    }
-
-    /// The table's folder below the store's root.
-    #[must_use]
-    pub fn folder(&self) -> &str {
-        todo!()
-    }
-
-    /// All columns in table order, partition columns included.
-    #[must_use]
-    pub fn schema(&self) -> SchemaRef {
-        todo!()
-    }
-
-    /// Partition columns.
-    #[must_use]
-    pub fn partition_by(&self) -> &[String] {
-        todo!()
-    }
-
-    /// Table properties.
-    #[must_use]
-    pub fn properties(&self) -> &BTreeMap<String, String> {
-        todo!()
-    }
-
-    /// The version that an application last committed with; none when it never did.
-    pub async fn txn(&self, _app_id: &str) -> Result<Option<i64>> {
-        todo!()
-    }
-
-    /// All application transactions.
-    pub async fn txns(&self) -> Result<BTreeMap<String, i64>> {
-        todo!()
-    }
-
-    /// Live files.
-    pub fn files(&self) -> Result<Arc<Vec<DataFile>>> {
-        todo!()
-    }
-
-    /// A DataFusion table over the given files (all live ones when none are given), with partition columns filled in,
-    /// columns absent from a file as null, and files pruned by partition values and statistics.
-    pub fn provider(&self, _files: Option<Vec<DataFile>>) -> Result<Arc<dyn TableProvider>> {
-        todo!()
-    }
-
-    /// The rows of one file in file order, with the given columns (all in table order when none are given).
-    pub async fn read(
-        &self,
-        _file: &DataFile,
-        _columns: Option<&[String]>,
-    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-        todo!()
-    }
-}
-
-/// Sizes of what a [`Writer`] makes.
-#[derive(Debug, Clone, Copy)]
-pub struct WriterOptions {
-    /// A file is closed when it has reached about this many bytes.
-    pub target_bytes: u64,
-    /// Most bytes that all open files together hold in memory.
-    pub memory_bytes: u64,
-}
-
-impl Default for WriterOptions {
-    fn default() -> Self {
-        Self { target_bytes: 128 << 20, memory_bytes: 256 << 20 }
-    }
-}
-
-/// Writes rows as Parquet files into a table's folder, one or more for each partition value, under fresh names. The files
-/// belong to no version until they are committed.
-pub struct Writer {}
-
-impl Writer {
-    /// A writer for rows of `schema` (partition columns included, which go into the paths).
-    pub fn new(
-        _store: &Store,
-        _folder: &str,
-        _schema: SchemaRef,
-        _partition_by: &[String],
-        _options: WriterOptions,
-        _clock: Arc<dyn crate::clock::Clock>,
-    ) -> Self {
-        todo!()
-    }
-
-    /// Adds rows; columns are matched by name and must have the schema's types (see [`conform`]).
-    pub async fn write(&mut self, _batch: &RecordBatch) -> Result<()> {
-        todo!()
-    }
-
-    /// Closes all files and gives them back, ready for [`Change::adds`].
-    pub async fn finish(self) -> Result<Vec<DataFile>> {
-        todo!()
-    }
-}
-
-/// Maps a batch by column name to `schema`: absent nullable columns become null, lossless widening is applied
-/// (int32 -> int64, decimal(10,2) -> decimal(12,4)); anything else is an error that names the column.
-pub fn conform(_batch: &RecordBatch, _schema: &SchemaRef) -> Result<RecordBatch> {
-    todo!()
 }

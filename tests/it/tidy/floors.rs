@@ -9,8 +9,8 @@ const FLOORS: [&[&str]; 7] = [
     &["cast", "decode", "quality", "quarantine", "manifest", "layout", "event", "lineage", "transform"],
     &["store", "landing", "queue", "table"],
     &["pipeline"],
-    &["config", "telemetry", "app", "http", "doctor", "render"],
-    &["local", "cli"],
+    &["config", "telemetry", "app", "http", "render"],
+    &["local", "doctor", "cli"],
 ];
 
 fn floor(module: &str) -> Option<usize> {

@@ -62,7 +62,8 @@ fn the_example_environment_lists_every_setting_with_its_default() {
         .lines()
         .filter_map(|line| line.trim_start_matches("# ").split_once('='))
         .filter(|(name, _)| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        // Values with blanks are quoted, for shells.
+        .map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned()))
         .collect();
     let known: Vec<(String, String)> =
         SETTINGS.iter().map(|setting| (setting.name.to_owned(), setting.default.to_owned())).collect();

@@ -1,0 +1,158 @@
+//! Bringing rows into a table's schema: by column name, without loss, or not at all.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, MapArray, RecordBatch, RecordBatchOptions, StructArray, new_null_array,
+};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, Fields, SchemaRef, TimeUnit};
+
+use crate::error::{Error, Result};
+
+/// Maps a batch by column name to `schema`: absent nullable columns become null, lossless widening is applied
+/// (int32 -> int64, decimal(10,2) -> decimal(12,4)); anything else is an error that names the column.
+///
+/// A column that the schema does not have is such an error: dropping it would lose what it holds.
+pub fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref() == schema {
+        return Ok(batch.clone());
+    }
+    if let Some(extra) = batch.schema_ref().fields().iter().find(|field| schema.field_with_name(field.name()).is_err())
+    {
+        return Err(Error::invalid(format!("column {} is not in the table's schema", extra.name())));
+    }
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    for field in schema.fields() {
+        columns.push(conform_column(batch.column_by_name(field.name()), field, batch.num_rows())?);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+/// One column as `field` wants it; null rows when there is none.
+pub(super) fn conform_column(column: Option<&ArrayRef>, field: &Field, rows: usize) -> Result<ArrayRef> {
+    let name = field.name();
+    let Some(column) = column else {
+        if field.is_nullable() || rows == 0 {
+            return Ok(new_null_array(field.data_type(), rows));
+        }
+        return Err(Error::invalid(format!("column {name} is missing and must not be null")));
+    };
+    let array = fit(column, field.data_type()).map_err(|e| e.within(format!("column {name}")))?;
+    if !field.is_nullable() && array.null_count() > 0 {
+        return Err(Error::invalid(format!("column {name} has {} nulls and must have none", array.null_count())));
+    }
+    Ok(array)
+}
+
+/// The array in another type, without loss.
+fn fit(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let from = array.data_type();
+    if from == to {
+        return Ok(Arc::clone(array));
+    }
+    match (from, to) {
+        (DataType::Struct(_), DataType::Struct(fields)) => fit_struct(array.as_struct(), fields),
+        (DataType::List(_), DataType::List(item)) => {
+            let list = array.as_list::<i32>();
+            let values = fit_child(list.values(), item)?;
+            let fitted = ListArray::try_new(Arc::clone(item), list.offsets().clone(), values, list.nulls().cloned())?;
+            Ok(Arc::new(fitted))
+        }
+        (DataType::Map(..), DataType::Map(entries, sorted)) => {
+            let map = array.as_map();
+            let DataType::Struct(fields) = entries.data_type() else {
+                return Err(Error::internal("a map without key and value"));
+            };
+            let [key, value] = fields.iter().as_slice() else {
+                return Err(Error::internal("a map without key and value"));
+            };
+            let columns = vec![fit_child(map.keys(), key)?, fit_child(map.values(), value)?];
+            let rows = StructArray::try_new(fields.clone(), columns, map.entries().nulls().cloned())?;
+            let nulls = map.nulls().cloned();
+            Ok(Arc::new(MapArray::try_new(Arc::clone(entries), map.offsets().clone(), rows, nulls, *sorted)?))
+        }
+        _ if is_lossless(from, to) => {
+            let strict = CastOptions { safe: false, ..CastOptions::default() };
+            cast_with_options(array, to, &strict)
+                .map_err(|e| Error::invalid(format!("a value of {from} does not fit {to}")).because(e))
+        }
+        _ => Err(Error::invalid(format!("{from} does not fit {to} without loss"))),
+    }
+}
+
+fn fit_child(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+    let fitted = fit(array, field.data_type()).map_err(|e| e.within(field.name()))?;
+    if !field.is_nullable() && fitted.null_count() > 0 {
+        return Err(Error::invalid(format!("{} has nulls and must have none", field.name())));
+    }
+    Ok(fitted)
+}
+
+/// Fields by name; absent ones become null.
+fn fit_struct(group: &StructArray, fields: &Fields) -> Result<ArrayRef> {
+    if let Some(extra) = group.fields().iter().find(|field| fields.find(field.name()).is_none()) {
+        return Err(Error::invalid(format!("field {} is not in the table's schema", extra.name())));
+    }
+    let mut columns = Vec::with_capacity(fields.len());
+    for field in fields {
+        let column = match group.column_by_name(field.name()) {
+            Some(column) => fit(column, field.data_type()).map_err(|e| e.within(field.name()))?,
+            None if field.is_nullable() => new_null_array(field.data_type(), group.len()),
+            None => return Err(Error::invalid(format!("field {} is missing and must not be null", field.name()))),
+        };
+        columns.push(column);
+    }
+    if fields.is_empty() {
+        return Ok(Arc::new(StructArray::new_empty_fields(group.len(), group.nulls().cloned())));
+    }
+    let fitted = StructArray::try_new(fields.clone(), columns, group.nulls().cloned());
+    Ok(Arc::new(fitted.map_err(|e| Error::invalid("a field has nulls and must have none").because(e))?))
+}
+
+/// Whether every value of `from` is a value of `to` (times out of range are found when they are met).
+fn is_lossless(from: &DataType, to: &DataType) -> bool {
+    use DataType as T;
+    if let (Some(small), Some(big)) = (integer_digits(from), integer_digits(to)) {
+        return to.is_signed_integer() && small.1 <= big.1;
+    }
+    match (from, to) {
+        (T::Null, _) => true,
+        (T::Dictionary(_, value), _) => value.as_ref() == to || is_lossless(value, to),
+        (T::RunEndEncoded(_, value), _) => value.data_type() == to || is_lossless(value.data_type(), to),
+        (T::Utf8 | T::LargeUtf8 | T::Utf8View, T::Utf8) => true,
+        (T::Binary | T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_), T::Binary) => true,
+        (T::LargeList(inner) | T::FixedSizeList(inner, _), T::List(item)) => {
+            inner.data_type() == item.data_type() || is_lossless(inner.data_type(), item.data_type())
+        }
+        (T::Float16, T::Float32 | T::Float64) | (T::Float32, T::Float64) => true,
+        (T::Int8 | T::Int16 | T::UInt8 | T::UInt16, T::Float32 | T::Float64) => true,
+        (T::Int32 | T::UInt32, T::Float64) => true,
+        (T::Decimal32(p, s) | T::Decimal64(p, s) | T::Decimal128(p, s), T::Decimal128(to_p, to_s)) => {
+            to_s >= s && i16::from(*to_p) - i16::from(*to_s) >= i16::from(*p) - i16::from(*s)
+        }
+        (_, T::Decimal128(to_p, to_s)) => {
+            integer_digits(from).is_some_and(|(digits, _)| i16::from(*to_p) - i16::from(*to_s) >= digits)
+        }
+        (T::Date64, T::Date32) => false,
+        (T::Timestamp(unit, zone), T::Timestamp(TimeUnit::Microsecond, to_zone)) => {
+            *unit != TimeUnit::Nanosecond && zone.is_some() == to_zone.is_some()
+        }
+        _ => false,
+    }
+}
+
+/// For an integer type: decimal digits that hold every value, and a rank: a type holds all of a lower or equal rank.
+fn integer_digits(kind: &DataType) -> Option<(i16, u8)> {
+    Some(match kind {
+        DataType::Int8 => (3, 1),
+        DataType::UInt8 => (3, 2),
+        DataType::Int16 => (5, 3),
+        DataType::UInt16 => (5, 4),
+        DataType::Int32 => (10, 5),
+        DataType::UInt32 => (10, 6),
+        DataType::Int64 => (19, 7),
+        _ => return None,
+    })
+}

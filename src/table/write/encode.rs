@@ -1,0 +1,281 @@
+//! The CPU-bound half of a writer: rows in, pieces of Parquet files out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::{concat_batches, take_record_batch};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::Compression;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+
+use super::WriterOptions;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::table::DataFile;
+use crate::table::conform;
+use crate::table::open::ENGINE;
+use crate::table::partition::{folders, positions, split};
+use crate::table::schema::file_schema;
+use crate::table::stats::{NanSeen, file_stats};
+
+/// Encoded bytes of a file that are handed over at once.
+const PIECE_BYTES: usize = 8 << 20;
+
+/// Rows of a partitioned table are collected up to this many before they are split, so that each file gets runs of rows.
+const COLLECT_ROWS: usize = 128 << 10;
+
+/// A row group is closed at about this many encoded bytes: the unit that readers skip and share out.
+const ROW_GROUP_BYTES: usize = 32 << 20;
+
+/// Encoded bytes of a file, in order.
+pub(super) struct Piece {
+    /// The file's path below the table's folder.
+    pub(super) path: String,
+    pub(super) bytes: Vec<u8>,
+    /// The file that ends with this piece.
+    pub(super) last: Option<DataFile>,
+}
+
+/// Files that are being encoded.
+pub(super) struct Encoder {
+    schema: SchemaRef,
+    file_schema: SchemaRef,
+    partition_by: Vec<String>,
+    partition_at: Vec<usize>,
+    others_at: Vec<usize>,
+    options: WriterOptions,
+    properties: WriterProperties,
+    clock: Arc<dyn Clock>,
+    pending: Vec<RecordBatch>,
+    pending_rows: usize,
+    pending_bytes: usize,
+    open: HashMap<Vec<Option<String>>, OpenFile>,
+}
+
+struct OpenFile {
+    path: String,
+    values: BTreeMap<String, Option<String>>,
+    writer: ArrowWriter<Vec<u8>>,
+    nan: NanSeen,
+    /// Bytes handed over already.
+    handed: u64,
+}
+
+fn failed(error: parquet::errors::ParquetError) -> Error {
+    Error::internal("writing Parquet").because(error)
+}
+
+impl Encoder {
+    pub(super) fn new(
+        schema: SchemaRef,
+        partition_by: &[String],
+        options: WriterOptions,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let file_schema = file_schema(&schema, partition_by);
+        let (partition_at, others_at) = positions(&schema, partition_by);
+        Self {
+            properties: properties(&file_schema),
+            schema,
+            file_schema,
+            partition_by: partition_by.to_vec(),
+            partition_at,
+            others_at,
+            options,
+            clock,
+            pending: Vec::new(),
+            pending_rows: 0,
+            pending_bytes: 0,
+            open: HashMap::new(),
+        }
+    }
+
+    /// Takes rows in; gives what can be handed over.
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<Vec<Piece>> {
+        let batch = conform(batch, &self.schema)?;
+        let mut pieces = Vec::new();
+        if self.partition_by.is_empty() {
+            self.append(Vec::new(), &batch, &mut pieces)?;
+        } else {
+            self.pending_rows += batch.num_rows();
+            self.pending_bytes += batch.get_array_memory_size();
+            self.pending.push(batch);
+            if self.pending_rows >= COLLECT_ROWS || self.pending_bytes as u64 > self.options.memory_bytes / 4 {
+                self.distribute(&mut pieces)?;
+            }
+        }
+        self.keep_to_budget(&mut pieces)?;
+        Ok(pieces)
+    }
+
+    /// Closes every file.
+    pub(super) fn finish(&mut self) -> Result<Vec<Piece>> {
+        let mut pieces = Vec::new();
+        self.distribute(&mut pieces)?;
+        for (_, file) in std::mem::take(&mut self.open) {
+            pieces.push(self.close(file)?);
+        }
+        Ok(pieces)
+    }
+
+    /// Splits the collected rows by partition.
+    fn distribute(&mut self, pieces: &mut Vec<Piece>) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let pending = std::mem::take(&mut self.pending);
+        self.pending_rows = 0;
+        self.pending_bytes = 0;
+        let rows = match pending.as_slice() {
+            [one] => one.clone(),
+            several => concat_batches(&self.schema, several)?,
+        };
+        drop(pending);
+        let keys: Vec<ArrayRef> = self.partition_at.iter().map(|at| Arc::clone(rows.column(*at))).collect();
+        let groups = split(&self.partition_by, &keys)?;
+        let rows = rows.project(&self.others_at)?;
+        if let [group] = groups.as_slice() {
+            return self.append(group.values.clone(), &rows, pieces);
+        }
+        for group in groups {
+            let part = take_record_batch(&rows, &group.rows)?;
+            self.append(group.values, &part, pieces)?;
+        }
+        Ok(())
+    }
+
+    /// Writes rows without partition columns to the open file of their partition.
+    fn append(&mut self, key: Vec<Option<String>>, rows: &RecordBatch, pieces: &mut Vec<Piece>) -> Result<()> {
+        let mut file = match self.open.remove(&key) {
+            Some(file) => file,
+            None => self.begin(&key)?,
+        };
+        file.nan.look(rows);
+        file.writer.write(rows).map_err(failed)?;
+        let size = file.handed + buffered(&file) as u64 + file.writer.in_progress_size() as u64;
+        if size >= self.options.target_bytes {
+            pieces.push(self.close(file)?);
+            return Ok(());
+        }
+        if buffered(&file) >= PIECE_BYTES {
+            pieces.push(hand_over(&mut file)?);
+        }
+        self.open.insert(key, file);
+        Ok(())
+    }
+
+    fn begin(&self, key: &[Option<String>]) -> Result<OpenFile> {
+        let values: BTreeMap<_, _> = self.partition_by.iter().cloned().zip(key.iter().cloned()).collect();
+        let folders = folders(&self.partition_by, &values);
+        let slash = if folders.is_empty() { "" } else { "/" };
+        let path = format!("{folders}{slash}part-{}.snappy.parquet", self.clock.fresh());
+        let options = ArrowWriterOptions::new().with_properties(self.properties.clone()).with_skip_arrow_metadata(true);
+        let writer = ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&self.file_schema), options)
+            .map_err(|e| Error::invalid("the schema cannot be written as Parquet").because(e))?;
+        Ok(OpenFile { path, values, writer, nan: NanSeen::default(), handed: 0 })
+    }
+
+    fn close(&self, mut file: OpenFile) -> Result<Piece> {
+        let footer = file.writer.finish().map_err(failed)?;
+        let stats = file_stats(&self.file_schema, &footer, &file.nan);
+        let bytes = std::mem::take(file.writer.inner_mut());
+        let last = DataFile {
+            path: file.path.clone(),
+            size: file.handed + bytes.len() as u64,
+            modified_ms: self.clock.now().timestamp_millis(),
+            partition_values: file.values,
+            rows: u64::try_from(footer.file_metadata().num_rows()).ok(),
+            stats: Some(stats),
+        };
+        Ok(Piece { path: file.path, bytes, last: Some(last) })
+    }
+
+    /// Ends row groups, the largest first, until all open files fit into memory; closes files if that is not enough.
+    fn keep_to_budget(&mut self, pieces: &mut Vec<Piece>) -> Result<()> {
+        let budget = self.options.memory_bytes.saturating_sub(self.pending_bytes as u64);
+        let mut held: u64 = self.open.values().map(|file| memory(file) as u64).sum();
+        if held <= budget {
+            return Ok(());
+        }
+        let mut largest: Vec<(usize, Vec<Option<String>>)> =
+            self.open.iter().map(|(key, file)| (memory(file), key.clone())).collect();
+        largest.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        // Half the budget, so that the next rows do not bring the writer here again.
+        for (_, key) in &largest {
+            if held <= budget / 2 {
+                return Ok(());
+            }
+            let Some(file) = self.open.get_mut(key) else { continue };
+            held -= (memory(file) as u64).min(held);
+            file.writer.flush().map_err(failed)?;
+            pieces.push(hand_over(file)?);
+            held += memory(file) as u64;
+        }
+        for (_, key) in largest {
+            if held <= budget {
+                return Ok(());
+            }
+            let Some(file) = self.open.remove(&key) else { continue };
+            held -= (memory(&file) as u64).min(held);
+            pieces.push(self.close(file)?);
+        }
+        Ok(())
+    }
+}
+
+fn buffered(file: &OpenFile) -> usize {
+    file.writer.inner().len()
+}
+
+fn memory(file: &OpenFile) -> usize {
+    file.writer.memory_size() + buffered(file)
+}
+
+fn hand_over(file: &mut OpenFile) -> Result<Piece> {
+    file.writer.sync()?;
+    let bytes = std::mem::take(file.writer.inner_mut());
+    file.handed += bytes.len() as u64;
+    Ok(Piece { path: file.path.clone(), bytes, last: None })
+}
+
+/// Dictionaries for text and binary only: numbers and times seldom repeat enough to pay for them.
+fn properties(schema: &Schema) -> WriterProperties {
+    let mut builder = WriterProperties::builder()
+        .set_created_by(ENGINE.to_owned())
+        .set_compression(Compression::SNAPPY)
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_max_row_group_row_count(Some(1 << 20))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES));
+    for field in schema.fields() {
+        let mut path = vec![field.name().clone()];
+        for leaf in text_leaves(field.data_type(), &mut path) {
+            builder = builder.set_column_dictionary_enabled(ColumnPath::new(leaf), true);
+        }
+    }
+    builder.build()
+}
+
+/// Parquet paths of the text and binary leaves below a column.
+fn text_leaves(kind: &DataType, path: &mut Vec<String>) -> Vec<Vec<String>> {
+    let below = |parts: &[&str], kind: &DataType, path: &mut Vec<String>| {
+        let depth = path.len();
+        path.extend(parts.iter().map(|part| (*part).to_owned()));
+        let found = text_leaves(kind, path);
+        path.truncate(depth);
+        found
+    };
+    match kind {
+        DataType::Utf8 | DataType::Binary => vec![path.clone()],
+        DataType::Struct(fields) => {
+            fields.iter().flat_map(|field| below(&[field.name()], field.data_type(), path)).collect()
+        }
+        DataType::List(item) => below(&["list", item.name()], item.data_type(), path),
+        DataType::Map(entries, _) => below(&[entries.name()], entries.data_type(), path),
+        _ => Vec::new(),
+    }
+}
