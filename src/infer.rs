@@ -142,6 +142,7 @@ fn draft(table: &TableName, source: &Source, columns: Vec<crate::schema::Column>
         properties: BTreeMap::new(),
         hash: String::new(),
         file: String::new(),
+        positions: crate::schema::Positions::default(),
     }
 }
 
