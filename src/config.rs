@@ -303,7 +303,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     SETTINGS
         .iter()
         .map(|known| (strsim::damerau_levenshtein(name, known.name), known.name))
-        .filter(|(distance, _)| *distance <= 4)
+        .filter(|(distance, _)| *distance <= 3)
         .min()
         .map(|(_, known)| known)
 }

@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::output;
 use crate::catalog::{Diagnostic, check_folder};
 use crate::error::{Error, Result};
-use crate::lineage::catalog::check_catalog;
+use crate::lineage::check_catalog;
 use crate::render::Output;
 
 /// Arguments of `check`.

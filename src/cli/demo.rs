@@ -2,7 +2,7 @@
 
 mod home;
 mod look;
-mod shipped;
+pub mod shipped;
 mod steps;
 
 use std::time::Instant;

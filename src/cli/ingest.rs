@@ -2,7 +2,7 @@
 //! nothing is left, and account for every record.
 
 mod account;
-mod bring;
+pub mod bring;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

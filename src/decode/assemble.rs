@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, String
 use arrow::datatypes::{DataType, Field, Schema};
 
 use super::Refusal;
-use super::json::folded;
+use super::columns::fold;
 use crate::error::Result;
 use crate::schema::Column;
 
@@ -95,7 +95,7 @@ pub(super) struct Added {
 
 impl Added {
     pub(super) fn new(columns: &[Column]) -> Self {
-        Self { declared: columns.iter().map(|column| folded(&column.name)).collect(), ..Self::default() }
+        Self { declared: columns.iter().map(|column| fold(&column.name)).collect(), ..Self::default() }
     }
 
     /// Notes a name for the report; list positions do not make different names.
@@ -114,7 +114,7 @@ impl Added {
     /// Number of the added column that a name belongs to. Names that differ only in case are one column.
     pub(super) fn column(&mut self, name: &str, at: Option<(i64, i64)>) -> Result<usize, Refusal> {
         let name = without_positions(name);
-        let key = folded(&name);
+        let key = fold(&name);
         if let Some(known) = self.by_name.get(&key) {
             return Ok(*known);
         }
@@ -167,7 +167,7 @@ fn without_positions(name: &str) -> String {
 pub(super) fn unknown_refused(name: &str, at: Option<(i64, i64)>) -> Refusal {
     let reason =
         format!("column `{name}` is not in the contract; declare it, or let `unknown_columns` rescue, add or ignore it");
-    refusal("unknown_columns", reason, name, at)
+    refusal("unknown_column", reason, name, at)
 }
 
 /// The refusal of two names that would be one added column.

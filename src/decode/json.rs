@@ -13,11 +13,12 @@ use serde_json::value::RawValue;
 
 use self::parse::{ShapeFault, Values};
 use self::records::{Layout, Records, Span};
-pub(in crate::decode) use names::{Names, ROOT, folded};
+pub(in crate::decode) use names::{Names, ROOT};
+pub(in crate::decode) use parse::members;
 
 use super::assemble::{self, Added, Texts};
 use super::input::Content;
-use super::{Chunk, DecodeError, Decoder, Fault, FaultKind, Options, Raw, Reason, Refusal, Reject};
+use super::{Chunk, DecodeError, Decoder, Fault, FaultKind, Options, Raw, Reason, Reject};
 use crate::cast::{CastFault, ColumnCaster, ColumnSink, Scalar};
 use crate::error::Result;
 use crate::schema::{Contract, Format, Source, UnknownColumns};

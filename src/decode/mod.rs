@@ -193,6 +193,28 @@ impl Default for Options {
     }
 }
 
+/// One value as text: strings as they are, null as none, nested values as JSON.
+pub(crate) fn value_text(array: &arrow::array::ArrayRef, row: usize) -> crate::error::Result<Option<String>> {
+    row_json::text(array, row)
+}
+
+/// Each row of a columnar file as a JSON object, nulls included: the bytes of its record.
+pub(crate) fn row_objects(rows: &RecordBatch) -> crate::error::Result<Vec<Vec<u8>>> {
+    row_json::objects(rows, true)
+}
+
+/// The members of the one JSON object that `text` is, in order, values as text.
+pub(crate) fn json_members(
+    text: &str,
+) -> Result<Vec<(std::borrow::Cow<'_, str>, &serde_json::value::RawValue)>, serde_json::Error> {
+    json::members(text)
+}
+
+/// Content without its gzip or zstd layer, for looking at.
+pub(crate) fn plain_content(reader: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>, DecodeError> {
+    Ok(input::decompressed(reader)?)
+}
+
 /// A stream of chunks.
 pub trait Decoder: Send {
     /// The next chunk; none at the end of the file.

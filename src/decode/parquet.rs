@@ -14,7 +14,7 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchR
 use parquet::errors::ParquetError;
 
 use self::convert::Converter;
-use self::fields::{Fields, Place};
+use self::fields::Fields;
 use self::footer::{guarded, refusal};
 use self::spool::Spool;
 use super::assemble::{self, Added, Texts};

@@ -17,13 +17,11 @@ use crate::error::{Error, Result};
 pub const INVOCATION_ID: &str = "x-azure-functions-invocationid";
 
 /// What the host sends for one run of one function.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Invocation {
     /// The trigger's value, under the name of its binding.
-    #[serde(rename = "Data", default)]
     pub data: Map<String, Value>,
     /// What the host knows about it. For information: a message can shadow it.
-    #[serde(rename = "Metadata", default)]
     pub metadata: Map<String, Value>,
 }
 
@@ -55,11 +53,16 @@ impl Invocation {
     /// The body is no such JSON object.
     pub fn parse(body: &[u8]) -> Result<Self> {
         if body.iter().all(u8::is_ascii_whitespace) {
-            return Ok(Self { data: Map::new(), metadata: Map::new() });
+            return Ok(Self::default());
         }
-        serde_json::from_slice(body).map_err(|error| {
-            Error::invalid("the body of the invocation is no object with `Data` and `Metadata`").because(error)
-        })
+        let wrong = || Error::invalid("the body of the invocation is no object with `Data` and `Metadata`");
+        let mut whole: Map<String, Value> = serde_json::from_slice(body).map_err(|error| wrong().because(error))?;
+        let mut object = |name: &str| match whole.remove(name) {
+            None | Some(Value::Null) => Ok(Map::new()),
+            Some(Value::Object(object)) => Ok(object),
+            Some(_) => Err(wrong()),
+        };
+        Ok(Self { data: object("Data")?, metadata: object("Metadata")? })
     }
 
     /// The message of a queue trigger, the only value of `Data` whatever its name, as its sender wrote it.

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use super::errors::did_you_mean;
-use super::planning::{Planner, column_at, index_of};
+use super::planning::{Planner, Refusal, column_at, index_of};
 use super::prove::{is_row_by_row, unit_maps};
 use super::refuse::unrepeatable;
 use super::types::storable_schema;
@@ -21,6 +21,8 @@ use crate::transform::transform;
 pub struct Problem {
     /// The key that is wrong, as a path: `sql`, `recompute_by[0]`, `touched.items`.
     pub at: String,
+    /// Where within the text of a SQL query, in characters from 0, if that is known.
+    pub offset: Option<usize>,
     /// What is wrong; lower case, without a full stop.
     pub message: String,
     /// A suggestion.
@@ -29,7 +31,12 @@ pub struct Problem {
 
 impl Problem {
     pub(super) fn new(at: impl Into<String>, message: impl Into<String>, help: Option<String>) -> Self {
-        Self { at: at.into(), message: message.into(), help }
+        Self { at: at.into(), offset: None, message: message.into(), help }
+    }
+
+    fn refused(at: impl Into<String>, refusal: Refusal) -> Self {
+        let Refusal { message, help, offset } = refusal;
+        Self { at: at.into(), offset, message, help }
     }
 
     pub(super) fn of_error(at: impl Into<String>, error: &Error) -> Self {
@@ -94,7 +101,7 @@ fn examine_sql(
 ) -> Result<Lineage, Problem> {
     let tables = inputs.iter().map(|(name, schema)| (name.clone(), Arc::clone(schema)));
     let planner = Planner::new(tables).map_err(|e| Problem::of_error("sql", &e))?;
-    let refused = |(message, help)| Problem::new("sql", message, help);
+    let refused = |refusal| Problem::refused("sql", refusal);
     let written = planner.plan(sql).map_err(refused)?;
     if let Some(reason) = unrepeatable(&written) {
         problems.push(Problem::new(
@@ -256,6 +263,14 @@ fn check_columns(contract: &Contract, derivation: &Derivation, output: &Schema, 
             }
         }
     }
+    for (at, column) in contract.columns.iter().enumerate() {
+        let declared = crate::schema::arrow::data_type(&column.data_type);
+        let Ok(field) = output.field_with_name(&column.name) else { continue };
+        if !field.data_type().equals_datatype(&declared) {
+            let message = format!("`{}` is declared {declared}, the SQL gives {}", column.name, field.data_type());
+            problems.push(Problem::new(format!("columns[{at}].type"), message, Some("cast it in the SQL".to_owned())));
+        }
+    }
     for (at, name) in derivation.recompute_by.iter().enumerate() {
         let Ok(field) = output.field_with_name(name) else { continue };
         if matches!(field.data_type(), DataType::Float32 | DataType::Float64) || field.data_type().is_nested() {
@@ -284,7 +299,7 @@ fn check_touched(input: &str, sql: &str, columns: &[String], output: &Schema, in
         return Err(Problem::new(at, format!("there is no input `{input}`"), help));
     };
     let planner = Planner::new(touched_tables(input, changed, inputs)).map_err(|e| Problem::of_error(&at, &e))?;
-    let plan = planner.plan(sql).map_err(|(message, help)| Problem::new(&at, message, help))?;
+    let plan = planner.plan(sql).map_err(|refusal| Problem::refused(&at, refusal))?;
     if let Some(reason) = unrepeatable(&plan) {
         return Err(Problem::new(at, reason, None));
     }

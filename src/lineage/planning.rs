@@ -20,8 +20,16 @@ pub struct Planner {
     tables: Vec<String>,
 }
 
-/// What is wrong with a query, and a suggestion.
-pub type Refusal = (String, Option<String>);
+/// Why a query does not plan.
+#[derive(Debug)]
+pub struct Refusal {
+    /// What is wrong.
+    pub message: String,
+    /// A suggestion.
+    pub help: Option<String>,
+    /// Where in the SQL, in characters from 0, if the engine says.
+    pub offset: Option<usize>,
+}
 
 impl Planner {
     /// A planner that knows the given tables.
@@ -29,7 +37,9 @@ impl Planner {
         // Tables store plain texts: views would only be cast back.
         let config = SessionConfig::new()
             .with_target_partitions(1)
-            .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
+            .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false)
+            .set_bool("datafusion.sql_parser.collect_spans", true)
+            .set_str("datafusion.execution.time_zone", "UTC");
         let context = SessionContext::new_with_config(config);
         let mut names = Vec::new();
         for (name, schema) in tables {
@@ -48,7 +58,7 @@ impl Planner {
         let planned = plan_select(&self.context, sql)
             .now_or_never()
             .unwrap_or_else(|| Err(DataFusionError::Plan("the tables of the SQL are not at hand".to_owned())));
-        planned.map_err(|error| planning_problem(&error, &self.tables))
+        planned.map_err(|error| self.refusal(&error, sql))
     }
 
     /// The plan with types coerced, subqueries turned into joins and join conditions found: what is analysed.
@@ -56,7 +66,14 @@ impl Planner {
     /// # Errors
     /// Why the SQL does not plan, and a suggestion.
     pub fn optimize(&self, plan: &LogicalPlan) -> std::result::Result<LogicalPlan, Refusal> {
-        self.context.state().optimize(plan).map_err(|error| planning_problem(&error, &self.tables))
+        self.context.state().optimize(plan).map_err(|error| self.refusal(&error, ""))
+    }
+
+    fn refusal(&self, error: &DataFusionError, sql: &str) -> Refusal {
+        let (message, help) = planning_problem(error, &self.tables);
+        let start = error.diagnostic().and_then(|diagnostic| diagnostic.span).map(|span| span.start);
+        let offset = start.and_then(|start| offset_of(sql, start.line, start.column));
+        Refusal { message, help, offset }
     }
 
     /// The session, for compiling expressions.
@@ -64,6 +81,14 @@ impl Planner {
     pub const fn context(&self) -> &SessionContext {
         &self.context
     }
+}
+
+/// Characters before a line and column, both from 1.
+fn offset_of(sql: &str, line: u64, column: u64) -> Option<usize> {
+    let lines_before = usize::try_from(line).ok()?.checked_sub(1)?;
+    let before: usize = sql.split_inclusive('\n').take(lines_before).map(|line| line.chars().count()).sum();
+    let offset = before + usize::try_from(column).ok()?.checked_sub(1)?;
+    (offset < sql.chars().count()).then_some(offset)
 }
 
 /// Plans one SELECT; anything that defines, changes or sets is refused.

@@ -49,7 +49,7 @@ impl RowMap {
     /// None when the SQL is not row by row.
     pub fn of_sql(sql: &str, input: (&str, &SchemaRef), wanted: Option<&[String]>) -> Result<Option<Self>> {
         let planner = Planner::new([(input.0.to_owned(), Arc::clone(input.1))])?;
-        let mut plan = planner.plan(sql).map_err(|(reason, _)| Error::invalid(reason))?;
+        let mut plan = planner.plan(sql).map_err(|refusal| Error::invalid(refusal.message))?;
         if let Some(wanted) = wanted {
             let columns = wanted.iter().map(|name| Expr::Column(Column::new_unqualified(name)));
             plan = LogicalPlanBuilder::from(plan)
@@ -58,7 +58,7 @@ impl RowMap {
                 .map_err(engine_error)?;
         }
         let output = storable_schema(plan.schema().as_arrow())?;
-        let plan = planner.optimize(&plan).map_err(|(reason, _)| Error::invalid(reason))?;
+        let plan = planner.optimize(&plan).map_err(|refusal| Error::invalid(refusal.message))?;
         if !is_row_by_row(&plan) {
             return Ok(None);
         }

@@ -5,6 +5,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, TimeUnit};
 use arrow::util::pretty::pretty_format_batches;
 
 use super::*;
+use crate::schema::diagnostic::Positions;
 use crate::schema::{Body, Contract, Derivation, Keep, OnOverwrite, Origin, UnknownColumns, WriteMode};
 
 pub(crate) fn derived(table: &str, inputs: &[(&str, &str)], sql: &str) -> Contract {
@@ -31,6 +32,7 @@ pub(crate) fn derived(table: &str, inputs: &[(&str, &str)], sql: &str) -> Contra
         properties: BTreeMap::new(),
         hash: "0".to_owned(),
         file: "t.yaml".to_owned(),
+        positions: Positions::default(),
     }
 }
 
@@ -363,4 +365,30 @@ fn hidden_columns_are_not_visible() {
     ]);
     let seen = visible(&schema);
     assert_eq!(seen.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(), ["id", "_file"]);
+}
+
+#[test]
+fn a_catalog_is_planned_in_order_and_mistakes_are_shown_in_place() {
+    let raw = "version: 1\ntable: raw/trips\nsource: { path: \"trips/*.csv\", format: csv }\ncolumns:\n  - { name: id, type: int64 }\n  - { name: day, type: date }\n";
+    let aggregate = "version: 1\ntable: aggregate/trips\nfrom: raw/trips\nprimary_key: [id]\nkeep: first\norder_by: [_file, _row]\nsql: select * from input\n";
+    let curated = "version: 1\ntable: curated/days\nfrom: aggregate/trips\nrecompute_by: [day]\nsql: >\n  select day,\n  count(*) as n, max(zonne) as z from input group by 1\n";
+    let check = |curated: &str| {
+        let sources = [("raw/trips", raw), ("aggregate/trips", aggregate), ("curated/days", curated)];
+        let sources = sources.iter().map(|(name, text)| (format!("{name}.yaml"), (*text).to_owned())).collect();
+        check_catalog(&crate::catalog::Catalog::from_sources(sources).unwrap())
+    };
+    assert_eq!(check(&curated.replace("max(zonne)", "max(id)")), []);
+    let found = check(curated);
+    let [problem] = found.as_slice() else { panic!("{found:?}") };
+    assert_eq!((problem.file.as_str(), problem.line, problem.column), ("curated/days.yaml", 7, 22));
+    assert_eq!(problem.message, "there is no column `zonne`; known are id, day, _rescued, _file, _row");
+    let unsound = check(
+        &curated
+            .replace("group by 1", "group by 1, id")
+            .replace("select day", "select max(day) as day")
+            .replace("max(zonne) as z", "id")
+            .replace("group by 1, id", "group by id"),
+    );
+    assert_eq!((unsound[0].line, unsound[0].column), (4, 15), "{unsound:?}");
+    assert!(check(&curated.replace("max(zonne)", "max(_batch_id)"))[0].message.contains("`_batch_id`"));
 }

@@ -26,7 +26,7 @@ pub(super) struct Caller {
 
 impl Caller {
     /// Now, and a fresh id.
-    pub fn moment(&self) -> Moment {
+    pub(super) fn moment(&self) -> Moment {
         Moment { now: self.shared.clock.now(), fresh: self.shared.clock.fresh() }
     }
 
@@ -34,7 +34,7 @@ impl Caller {
     ///
     /// # Errors
     /// The handler is not there, did not answer in time, or failed.
-    pub async fn invoke(&self, path: &str, body: Vec<u8>) -> Result<Answer> {
+    pub(super) async fn invoke(&self, path: &str, body: Vec<u8>) -> Result<Answer> {
         let address = tokio::select! {
             address = self.handler.address(WAIT_FOR_HANDLER) => address?,
             () = self.given_up() => return Err(Error::unavailable("the host stops and the handler is not up")),

@@ -46,7 +46,7 @@ pub enum Launch {
 
 /// What is known about the handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     /// It was started and does not answer yet, or waits to be started.
     Starting,
     /// It answers there.
@@ -64,7 +64,7 @@ pub(super) struct Handler {
 
 impl Handler {
     /// Where it answers; waits while it does not, up to `limit`.
-    pub async fn address(&self, limit: Duration) -> Result<SocketAddr> {
+    pub(super) async fn address(&self, limit: Duration) -> Result<SocketAddr> {
         let mut state = self.state.clone();
         let up = state.wait_for(|state| matches!(state, State::Up(_)));
         match tokio::time::timeout(limit, up).await {
@@ -78,7 +78,7 @@ impl Handler {
     }
 
     /// Kills the process, with all that runs in it; it is started again.
-    pub fn kill(&self) {
+    pub(super) fn kill(&self) {
         // A kill that waits already is enough.
         let _ = self.kill.try_send(());
     }

@@ -23,6 +23,9 @@ use crate::config::{self, Config};
 use crate::error::{Error, Result};
 use crate::http::{Answer, Function};
 
+/// Where the tools of Azure Functions serve HTTP functions too.
+const USUAL_PORT: u16 = 7071;
+
 /// How often [`LocalHost::drained`] looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -34,7 +37,8 @@ const RECONCILE_AGAIN: [u64; 5] = [1, 2, 5, 10, 30];
 pub struct LocalOptions {
     /// The configuration, which the handler gets too.
     pub config: Config,
-    /// Port on 127.0.0.1 for HTTP functions and `POST /admin/functions/<name>`: 0 for any, none for no port.
+    /// Port on 127.0.0.1 for HTTP functions and `POST /admin/functions/<name>`: 0 for any; none for 7071 or, when that
+    /// is taken, any.
     pub port: Option<u16>,
     /// Messages worked on at a time, instead of what `host.json` says.
     pub workers: Option<usize>,
@@ -47,10 +51,10 @@ pub struct LocalOptions {
 }
 
 impl LocalOptions {
-    /// As `alluvium local` runs it: port 7071, workers by `host.json`, this program as the handler.
+    /// As `alluvium local` runs it: timers on, workers by `host.json`, this program as the handler.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self { config, port: Some(7071), workers: None, timers: true, handler: None, clock: Arc::new(SystemClock) }
+        Self { config, port: None, workers: None, timers: true, handler: None, clock: Arc::new(SystemClock) }
     }
 }
 
@@ -60,7 +64,7 @@ pub struct LocalHost {
     shared: Shared,
     timers: Vec<TimerTrigger>,
     queues: Vec<String>,
-    address: Option<SocketAddr>,
+    address: SocketAddr,
     landed: watch::Receiver<Progress>,
     reconciled: watch::Receiver<bool>,
     /// Ends when nothing new may be begun.
@@ -93,10 +97,8 @@ impl LocalHost {
         };
         let (stop, end) = (CancellationToken::new(), CancellationToken::new());
         // A port that is taken is told before anything runs.
-        let listener = match port {
-            Some(port) => Some(listen(port).await?),
-            None => None,
-        };
+        let listener = listen(port).await?;
+        let address = listener.local_addr()?;
         let mut supervision = JoinSet::new();
         let handler = child::start(launch, &shared, &mut supervision, end.clone()).await?;
         let caller = Caller { shared: shared.clone(), handler, limit: settings.function_timeout, stop: stop.clone() };
@@ -116,7 +118,7 @@ impl LocalHost {
         let mut host = Self {
             timers: Vec::new(),
             queues: Vec::new(),
-            address: None,
+            address,
             landed,
             reconciled: watch::channel(true).1,
             stop,
@@ -152,26 +154,21 @@ impl LocalHost {
                 host.work.spawn(trigger.run(host.stop.clone()));
             }
         }
-        if let Some(listener) = listener {
-            let address = listener.local_addr()?;
-            host.address = Some(address);
-            let router = web::router(caller, host.timers.clone(), routes);
-            let stop = host.stop.clone();
-            host.work.spawn(async move {
-                let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
-                if let Err(error) = served.await {
-                    tracing::error!("http: {error}");
-                }
-            });
-            tracing::info!("status: http://{address}/api/status");
-        }
+        let router = web::router(caller, host.timers.clone(), routes);
+        let served = axum::serve(listener, router).with_graceful_shutdown(host.stop.clone().cancelled_owned());
+        host.work.spawn(async move {
+            if let Err(error) = served.await {
+                tracing::error!("http: {error}");
+            }
+        });
+        tracing::info!("status: http://{address}/api/status");
         tracing::info!("watching {} ; Ctrl-C stops", config.landing_folder().display());
         Ok(host)
     }
 
-    /// Where HTTP functions answer, if a port was asked for.
+    /// Where HTTP functions answer.
     #[must_use]
-    pub const fn address(&self) -> Option<SocketAddr> {
+    pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -285,9 +282,13 @@ fn concurrency(settings: &HostSettings) -> usize {
     settings.batch_size + settings.new_batch_threshold
 }
 
-async fn listen(port: u16) -> Result<TcpListener> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    TcpListener::bind(address).await.map_err(|error| {
-        Error::from(error).within(format!("listening on {address}")).remedy("stop what uses the port, or give --port")
-    })
+async fn listen(port: Option<u16>) -> Result<TcpListener> {
+    let wanted = port.unwrap_or(USUAL_PORT);
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, wanted)).await {
+        Ok(listener) => Ok(listener),
+        Err(_) if port.is_none() => Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?),
+        Err(error) => Err(Error::from(error)
+            .within(format!("listening on 127.0.0.1:{wanted}"))
+            .remedy("stop what uses the port, or give another with --port")),
+    }
 }

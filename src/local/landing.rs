@@ -39,7 +39,7 @@ pub(super) struct Watcher {
 
 impl Watcher {
     /// Makes the first listing, whose files are left to the reconcile that must follow; the rest is [`Watcher::run`].
-    pub async fn seeded(&self) -> Watch {
+    pub(super) async fn seeded(&self) -> Watch {
         let mut known = Watch::new(TimeDelta::from_std(self.hold).unwrap_or(TimeDelta::MAX));
         let (listing, _) = self.list().await;
         known.seed(&listing, self.shared.clock.now());
@@ -47,7 +47,7 @@ impl Watcher {
     }
 
     /// Watches until `stop`.
-    pub async fn run(self, mut known: Watch, stop: CancellationToken) {
+    pub(super) async fn run(self, mut known: Watch, stop: CancellationToken) {
         let shortest = (self.hold / 4).clamp(Duration::from_millis(10), Duration::from_millis(250));
         while !stop.is_cancelled() {
             let begun = tokio::time::Instant::now();

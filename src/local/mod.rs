@@ -38,32 +38,58 @@ pub use watch::Watch;
 /// # Errors
 /// It cannot be started, or was stopped at once.
 pub async fn run(options: LocalOptions) -> Result<()> {
-    let host = LocalHost::start(options).await?;
-    asked_to_stop().await?;
+    let mut signals = Signals::listen()?;
+    let host = tokio::select! {
+        started = LocalHost::start(options) => started?,
+        () = signals.next() => return Ok(()),
+    };
+    signals.next().await;
     tracing::info!("waiting for what runs; Ctrl-C again stops at once");
     tokio::select! {
         outcome = host.stop() => outcome,
-        asked = asked_to_stop() => {
-            asked?;
+        () = signals.next() => {
             Err(Error::unavailable("stopped at once").remedy("nothing is lost: what was running is delivered again"))
         }
     }
 }
 
+/// Requests to stop. They are heard from the moment this is made.
+struct Signals {
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
 #[cfg(unix)]
-async fn asked_to_stop() -> Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let failed = |error: std::io::Error| Error::from(error).within("listening for signals");
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(failed),
-        _ = terminate.recv() => Ok(()),
+impl Signals {
+    fn listen() -> Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let heard = |kind| signal(kind).map_err(|error| Error::from(error).within("listening for signals"));
+        Ok(Self { interrupt: heard(SignalKind::interrupt())?, terminate: heard(SignalKind::terminate())? })
+    }
+
+    /// The next request.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }
 
 #[cfg(not(unix))]
-async fn asked_to_stop() -> Result<()> {
-    tokio::signal::ctrl_c().await.map_err(|error| Error::from(error).within("listening for signals"))
+impl Signals {
+    fn listen() -> Result<Self> {
+        Ok(Self {})
+    }
+
+    /// The next request. When none can be heard, none is.
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// What all parts of a running host share. Cheap to clone.

@@ -38,7 +38,7 @@ pub(super) struct QueueTrigger {
 
 impl QueueTrigger {
     /// Works until `stop`, then until what was begun has ended.
-    pub async fn run(self, stop: CancellationToken) {
+    pub(super) async fn run(self, stop: CancellationToken) {
         let shared = self.caller.shared.clone();
         let mut running = JoinSet::new();
         let mut wait = SHORTEST_WAIT;
@@ -100,14 +100,11 @@ impl QueueTrigger {
         let body = wire::queue_invocation(&self.function, &self.binding, self.binary, &message, &moment);
         let (outcome, held) = self.holding(message, self.caller.invoke(&self.function, body)).await;
         let queues = &self.caller.shared.queue;
-        let error = match outcome {
-            Ok(_) => {
-                if !queues.delete(&held).await? {
-                    tracing::warn!(queue = self.queue, message.id = held.id, "somebody else has the message by now");
-                }
-                return Ok(());
+        let Err(error) = outcome else {
+            if !queues.delete(&held).await? {
+                tracing::warn!(queue = self.queue, message.id = held.id, "somebody else has the message by now");
             }
-            Err(error) => error,
+            return Ok(());
         };
         tracing::warn!(
             queue = self.queue,

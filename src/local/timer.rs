@@ -1,6 +1,7 @@
 //! Timer triggers by the host's rules: six cron fields in UTC, runs that never overlap, occurrences missed during a run
 //! collapsed into one that follows at once.
 
+use std::fmt;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -9,10 +10,24 @@ use croner::parser::{CronParser, Seconds, Year};
 
 use crate::error::{Error, Result};
 
+/// Words that a schedule may hold.
+const NAMES: [&str; 19] = [
+    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC", "SUN", "MON", "TUE", "WED",
+    "THU", "FRI", "SAT",
+];
+
 /// When a timer fires.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Schedule {
-    cron: Cron,
+    text: String,
+    /// Kilobytes of bits.
+    cron: Box<Cron>,
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 impl Schedule {
@@ -33,9 +48,13 @@ impl Schedule {
         if let Some(other) = text.chars().find(|c| !c.is_ascii_alphanumeric() && !" \t*,-/".contains(*c)) {
             return Err(wrong(&format!("`{other}` is not understood by the Functions host")));
         }
+        let mut words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+        if let Some(word) = words.find(|word| !NAMES.contains(&word.to_ascii_uppercase().as_str())) {
+            return Err(wrong(&format!("`{word}` is no month and no weekday")));
+        }
         let parser = CronParser::builder().seconds(Seconds::Required).year(Year::Disallowed).dom_and_dow(true).build();
         let cron = parser.parse(text).map_err(|error| wrong(&error.to_string()))?;
-        Ok(Self { cron })
+        Ok(Self { text: text.to_owned(), cron: Box::new(cron) })
     }
 
     /// The first occurrence after an instant; none if there never is one.
@@ -113,7 +132,7 @@ mod tests {
         // Day and weekday must both hold: the next Friday the 13th.
         assert_eq!(after("0 0 0 13 * 5"), Some("2026-02-13T00:00:00Z".parse().unwrap()));
         for wrong in
-            ["", "* * * * *", "00:05:00", "@daily", "0 0 0 L * *", "0 0 25 * * *", "0 0 0 * * * 2027", "x * * * * *"]
+            ["", "* * * * *", "00:05:00", "@daily", "0 0 0 L * *", "0 0 0 * * 5L", "0 0 25 * * *", "0 0 0 * * * 2027", "x * * * * *"]
         {
             let error = Schedule::parse(wrong).unwrap_err();
             assert!(error.to_string().contains("is no schedule"), "{error}");

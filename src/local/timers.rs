@@ -29,7 +29,7 @@ pub(super) struct TimerTrigger {
 
 impl TimerTrigger {
     /// Fires until `stop`; a run that was begun is awaited.
-    pub async fn run(self, stop: CancellationToken) {
+    pub(super) async fn run(self, stop: CancellationToken) {
         let clock = Arc::clone(&self.caller.shared.clock);
         let mut timer = Timer::new(self.schedule.clone(), clock.now());
         loop {
@@ -50,7 +50,7 @@ impl TimerTrigger {
     ///
     /// # Errors
     /// The function failed.
-    pub async fn run_now(&self, force: bool) -> Result<Answer> {
+    pub(super) async fn run_now(&self, force: bool) -> Result<Answer> {
         self.fire(self.caller.shared.clock.now(), force).await
     }
 

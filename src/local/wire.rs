@@ -9,7 +9,7 @@ use crate::queue::Message;
 
 /// The body of an invocation by a queue message. `binary`: the message is handed over as bytes.
 #[must_use]
-pub fn queue_invocation(function: &str, binding: &str, binary: bool, message: &Message, moment: &Moment) -> Vec<u8> {
+pub(super) fn queue_invocation(function: &str, binding: &str, binary: bool, message: &Message, moment: &Moment) -> Vec<u8> {
     let text = String::from_utf8_lossy(&message.body);
     let mut metadata = Map::new();
     metadata.insert("DequeueCount".to_owned(), json!(message.dequeue_count.to_string()));
@@ -32,7 +32,7 @@ pub fn queue_invocation(function: &str, binding: &str, binary: bool, message: &M
 /// The body of an invocation by a timer. `occurrences`: the last run (none yet) and the one that runs now, for timers
 /// whose status is kept.
 #[must_use]
-pub fn timer_invocation(
+pub(super) fn timer_invocation(
     function: &str,
     binding: &str,
     occurrences: Option<(Option<DateTime<Utc>>, DateTime<Utc>)>,
@@ -49,7 +49,7 @@ pub fn timer_invocation(
 
 /// When an invocation is made, and a random id for it.
 #[derive(Debug, Clone)]
-pub struct Moment {
+pub(super) struct Moment {
     /// Now.
     pub now: DateTime<Utc>,
     /// 32 hex digits.
@@ -60,7 +60,7 @@ pub struct Moment {
 ///
 /// # Errors
 /// Why it is none.
-pub fn judge(status: u16, media_type: &str, body: &[u8]) -> Result<Answer> {
+pub(super) fn judge(status: u16, media_type: &str, body: &[u8]) -> Result<Answer> {
     if !(200..300).contains(&status) {
         return Err(Error::internal(format!("the handler answered {status}: {}", reason(body))));
     }

@@ -265,9 +265,9 @@ async fn change_of(
         ..Change::default()
     };
     if contract.write_mode == WriteMode::Upsert {
-        let (adds, removes) = upsert::apply(lake, contract, snapshot, &schema, plan).await?;
-        change.adds = adds;
-        change.removes = removes;
+        let replacement = upsert::apply(lake, contract, snapshot, &schema, plan).await?;
+        change.adds = replacement.adds;
+        change.removes = replacement.removes;
         return Ok((change, 0));
     }
     let added = rows::add(lake, contract, snapshot, &schema, plan).await?;

@@ -366,36 +366,50 @@ async fn index_at(lake: &Lake, snapshot: &Snapshot) -> Result<Arc<Index>> {
     Ok(Arc::clone(&kept))
 }
 
+/// What says that rows are in the ledger already.
+enum Guard<'a> {
+    /// The table's txn has reached the plan's number.
+    Txn(String, i64),
+    /// Each file version is recorded.
+    Unclaimed(&'a [LedgerRow]),
+}
+
+impl Guard<'_> {
+    async fn is_done(&self, lake: &Lake, snapshot: &Snapshot) -> Result<bool> {
+        match self {
+            Self::Txn(app, number) => Ok(snapshot.txn(app).await?.unwrap_or_default() >= *number),
+            Self::Unclaimed(rows) => {
+                let index = index_at(lake, snapshot).await?;
+                Ok(rows.iter().all(|row| index.is_unclaimed(&row.source.path, &row.source.etag)))
+            }
+        }
+    }
+
+    fn txns(&self) -> Vec<(String, i64)> {
+        match self {
+            Self::Txn(app, number) => vec![(app.clone(), *number)],
+            Self::Unclaimed(_) => Vec::new(),
+        }
+    }
+}
+
 /// Appends a plan's rows exactly once: under the table's own txn, at snapshot + 1, or not at all when they are there.
 pub async fn settle(lake: &Lake, table_id: &str, number: i64, rows: &[LedgerRow]) -> Result<()> {
-    let app = app_id(table_id);
-    append(lake, vec![(app.clone(), number)], rows, async |snapshot| {
-        Ok(snapshot.txn(&app).await?.unwrap_or_default() >= number)
-    })
-    .await
+    append(lake, rows, &Guard::Txn(app_id(table_id), number)).await
 }
 
 /// Appends rows of files that no contract takes, those that are not there yet.
 pub async fn record_unclaimed(lake: &Lake, rows: &[LedgerRow]) -> Result<()> {
-    let known = async |snapshot: &Snapshot| {
-        let index = index_at(lake, snapshot).await?;
-        Ok(rows.iter().all(|row| index.is_unclaimed(&row.source.path, &row.source.etag)))
-    };
-    append(lake, Vec::new(), rows, known).await
+    append(lake, rows, &Guard::Unclaimed(rows)).await
 }
 
-async fn append(
-    lake: &Lake,
-    txns: Vec<(String, i64)>,
-    rows: &[LedgerRow],
-    is_done: impl AsyncFn(&Snapshot) -> Result<bool>,
-) -> Result<()> {
+async fn append(lake: &Lake, rows: &[LedgerRow], guard: &Guard<'_>) -> Result<()> {
     let ledger = table(lake).await?;
     let batch = to_batch(rows)?;
     let mut adds = None;
     for attempt in 0..ATTEMPTS {
         let snapshot = ledger.snapshot().await?;
-        if is_done(&snapshot).await? {
+        if guard.is_done(lake, &snapshot).await? {
             return Ok(());
         }
         if adds.is_none() {
@@ -413,7 +427,7 @@ async fn append(
         let change = Change {
             operation: "WRITE".to_owned(),
             adds: adds.clone().unwrap_or_default(),
-            txns: txns.clone(),
+            txns: guard.txns(),
             ..Change::default()
         };
         match ledger.commit(&snapshot, change).await? {

@@ -11,7 +11,6 @@ use chrono::TimeDelta;
 use futures::TryStreamExt;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout;
 use crate::manifest::{Plan, PlannedRow, StagedFile, StagedFormat};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::{lineage_columns, staging};
@@ -70,7 +69,7 @@ pub async fn add(
     let writers = usize::try_from(rows / ROWS_PER_WRITER).unwrap_or(usize::MAX).clamp(1, lake.settings.threads);
     let mut tasks = Vec::with_capacity(writers);
     for share in shares(work, writers) {
-        let task = write_share(lake.clone(), Arc::clone(contract), Arc::clone(schema), Arc::clone(plan), share, writers);
+        let task = write_share(lake.clone(), snapshot.clone(), Arc::clone(schema), Arc::clone(plan), share, writers);
         tasks.push(tokio::spawn(task));
     }
     for task in tasks {
@@ -101,7 +100,7 @@ fn shares(work: Vec<(usize, StagedFile)>, count: usize) -> Vec<Vec<(usize, Stage
 
 async fn write_share(
     lake: Lake,
-    contract: Arc<Contract>,
+    snapshot: Snapshot,
     schema: SchemaRef,
     plan: Arc<Plan>,
     share: Vec<(usize, StagedFile)>,
@@ -111,13 +110,12 @@ async fn write_share(
         target_bytes: lake.settings.target_file_bytes,
         memory_bytes: lake.settings.memory_bytes / (2 * writers as u64),
     };
-    let folder = layout::table(&contract.table);
-    let partition_by = &contract.partition_by;
+    let (folder, partition_by) = (snapshot.folder(), snapshot.partition_by());
     let mut writer =
-        Writer::new(&lake.store, &folder, Arc::clone(&schema), partition_by, options, Arc::clone(&lake.clock));
+        Writer::new(&lake.store, folder, Arc::clone(&schema), partition_by, options, Arc::clone(&lake.clock));
     for (position, file) in share {
         let row = &plan.rows[position];
-        for batch in staged_rows(&lake, row, &file, plan.made_at).await.map_err(|e| blame(position, e))? {
+        for batch in staged_rows(&lake, &snapshot, row, &file, plan.made_at).await.map_err(|e| blame(position, e))? {
             let ready = conform(&batch, &schema).map_err(|e| Failure::Batch(position, e))?;
             writer.write(&ready).await.map_err(|e| blame(position, e))?;
         }
@@ -126,7 +124,7 @@ async fn write_share(
 }
 
 /// Staged data that is unreadable or cannot be mapped is the batch's fault; a store that does not answer is not.
-fn blame(position: usize, error: Error) -> Failure {
+pub fn blame(position: usize, error: Error) -> Failure {
     match error.kind() {
         ErrorKind::Invalid | ErrorKind::Corrupt | ErrorKind::NotFound => Failure::Batch(position, error),
         _ => Failure::Other(error),
@@ -136,6 +134,7 @@ fn blame(position: usize, error: Error) -> Failure {
 /// The rows of one staged file with their lineage columns.
 pub async fn staged_rows(
     lake: &Lake,
+    snapshot: &Snapshot,
     row: &PlannedRow,
     file: &StagedFile,
     at: chrono::DateTime<chrono::Utc>,
@@ -148,7 +147,12 @@ pub async fn staged_rows(
                 .map(|batch| lineage_columns::complete(batch, &row.source.path, &row.batch_id, at))
                 .collect()
         }
-        StagedFormat::Parquet => crate::table::read_parquet(&lake.store, &file.path, &file.partition_values).await,
+        StagedFormat::Parquet => {
+            let Some(stored) = as_table_file(snapshot, file, 0) else {
+                return Err(Error::corrupt(format!("staged file {} is not in the table's folder", file.path)));
+            };
+            snapshot.read(&stored, None).await?.try_collect().await
+        }
     }
 }
 
@@ -162,7 +166,6 @@ async fn adopt(
     row: &PlannedRow,
     file: &StagedFile,
 ) -> Result<Option<DataFile>> {
-    let folder = layout::table(&contract.table);
     if file.format != StagedFormat::Parquet
         || row.contract_hash != contract.hash
         || snapshot.partition_by() != contract.partition_by
@@ -177,18 +180,23 @@ async fn adopt(
     };
     let age = lake.clock.now().signed_duration_since(meta.last_modified);
     let limit = TimeDelta::from_std(lake.settings.orphan_retention / 2).unwrap_or(TimeDelta::MAX);
-    let Some(path) = file.path.strip_prefix(&format!("{folder}/")) else { return Ok(None) };
     if age >= limit {
         return Ok(None);
     }
-    Ok(Some(DataFile {
+    Ok(as_table_file(snapshot, file, meta.last_modified.timestamp_millis()))
+}
+
+/// A staged Parquet file seen as a file of the table; none when it lies elsewhere.
+fn as_table_file(snapshot: &Snapshot, file: &StagedFile, modified_ms: i64) -> Option<DataFile> {
+    let path = file.path.strip_prefix(snapshot.folder())?.strip_prefix('/')?;
+    Some(DataFile {
         path: path.to_owned(),
         size: file.bytes,
-        modified_ms: meta.last_modified.timestamp_millis(),
+        modified_ms,
         partition_values: file.partition_values.clone(),
         rows: Some(file.rows),
         stats: file.stats.clone(),
-    }))
+    })
 }
 
 /// Takes all rows of some landed paths out of the table, whatever version brought them: files to remove, and files that

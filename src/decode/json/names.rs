@@ -2,12 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::decode::columns::fold;
 use crate::schema::Column;
-
-/// A name for comparison: without outer blanks (no-break spaces too), in lower case.
-pub(in crate::decode) fn folded(name: &str) -> String {
-    name.trim().to_lowercase()
-}
 
 /// Keys that columns ask for, as a tree: the root's children are the keys of a record.
 #[derive(Debug)]
@@ -73,7 +69,7 @@ impl Names {
         self.nodes.push(Node::default());
         let parent = &mut self.nodes[parent];
         parent.exact.insert(step.to_owned(), child);
-        parent.folded.entry(folded(step)).and_modify(|known| *known = None).or_insert(Some(child));
+        parent.folded.entry(fold(step)).and_modify(|known| *known = None).or_insert(Some(child));
         child
     }
 
@@ -86,7 +82,7 @@ impl Names {
         if node.exact.is_empty() {
             return None;
         }
-        node.folded.get(&folded(key)).copied().flatten()
+        node.folded.get(&fold(key)).copied().flatten()
     }
 
     /// Where the value of a node goes.

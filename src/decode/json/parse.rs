@@ -7,7 +7,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::names::{Names, ROOT, folded};
+use super::names::{Names, ROOT};
+use crate::decode::columns::fold;
 use crate::schema::ColumnType;
 
 /// Objects and arrays deeper than this refuse the record.
@@ -183,8 +184,8 @@ fn field<'t>(fields: &'t [(String, ColumnType)], key: &str) -> Option<(&'t str, 
     if let Some((name, of)) = fields.iter().find(|(name, _)| name == key) {
         return Some((name, of));
     }
-    let wanted = folded(key);
-    let mut alike = fields.iter().filter(|(name, _)| folded(name) == wanted);
+    let wanted = fold(key);
+    let mut alike = fields.iter().filter(|(name, _)| fold(name) == wanted);
     match (alike.next(), alike.next()) {
         (Some((name, of)), None) => Some((name, of)),
         _ => None,
@@ -253,10 +254,10 @@ fn position(text: &str, error: &serde_json::Error) -> usize {
 }
 
 /// A key and its value's text.
-pub(super) type Member<'a> = (Cow<'a, str>, &'a RawValue);
+pub(in crate::decode) type Member<'a> = (Cow<'a, str>, &'a RawValue);
 
 /// The members of the one object that `text` is, duplicates included.
-pub(super) fn members(text: &str) -> Result<Vec<Member<'_>>, serde_json::Error> {
+pub(in crate::decode) fn members(text: &str) -> Result<Vec<Member<'_>>, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_str(text);
     let members = json.deserialize_map(Members)?;
     json.end()?;

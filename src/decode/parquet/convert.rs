@@ -15,7 +15,7 @@ use super::super::FaultKind;
 use super::super::row_json;
 use super::feed;
 use crate::cast::{CastFault, ColumnCaster, ColumnSink, arrow_type};
-use crate::decode::json::folded;
+use crate::decode::columns::fold;
 use crate::error::{Error, Result};
 use crate::schema::{Column, ColumnType};
 
@@ -320,8 +320,8 @@ pub(super) fn child_index(fields: &Fields, name: &str) -> Option<usize> {
     if let Some(index) = fields.iter().position(|field| field.name() == name) {
         return Some(index);
     }
-    let wanted = folded(name);
-    let mut alike = (0..fields.len()).filter(|index| folded(fields[*index].name()) == wanted);
+    let wanted = fold(name);
+    let mut alike = (0..fields.len()).filter(|index| fold(fields[*index].name()) == wanted);
     match (alike.next(), alike.next()) {
         (Some(index), None) => Some(index),
         _ => None,

@@ -76,11 +76,13 @@ fn missing(contract: &Contract, columns: &[Option<Place>], schema: &Schema) -> R
         return Ok(());
     }
     let there: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).take(50).collect();
-    let (what, column) = match absent.first() {
-        Some(first) => (format!("required columns are missing: {}", absent.join(", ")), Some((*first).to_owned())),
-        None => (format!("0 of {} expected columns found", columns.len()), None),
-    };
-    let reason = format!("{what}; the file has: {}", there.join(", "));
+    let there = there.join(", ");
+    if has_none {
+        let reason = format!("0 of {} expected columns found; the file has: {there}", columns.len());
+        return Err(refusal("header_mismatch", reason));
+    }
+    let reason = format!("required columns are missing: {}; the file has: {there}", absent.join(", "));
+    let column = absent.first().map(|name| (*name).to_owned());
     Err(Refusal { column, ..refusal("missing_column", reason) })
 }
 

@@ -28,7 +28,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
 use crate::lineage::{Lineage, analyse};
 use crate::name::TableName;
@@ -239,10 +239,17 @@ async fn increment(work: &Work<'_>) -> Result<Done> {
     if changes.iter().all(pins::Changed::is_nothing) {
         return Ok(Done { mode: Mode::Incremental, units: 0, rows: Replacement::default() });
     }
-    if work.derivation.keep.is_some() {
-        return keep::increment(work, &changes).await;
+    let done = match work.derivation.keep {
+        Some(_) => keep::increment(work, &changes).await,
+        None => units::increment(work, &changes).await,
+    };
+    match done {
+        // A file of the changes was compacted or replaced since and is vacuumed now: the live files have all rows.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            rebuild::whole(work, format!("changed rows can no longer be read ({})", error.message())).await
+        }
+        done => done,
     }
-    units::increment(work, &changes).await
 }
 
 /// Why the table cannot be advanced by what changed; also reads the watermarks into the pins.

@@ -27,7 +27,7 @@ use crate::pipeline::lake::Lake;
 use crate::pipeline::replace::bits::Bits;
 use crate::pipeline::replace::columns_of;
 use crate::schema::Derivation;
-use crate::table::{DataFile, Snapshot};
+use crate::table::{DataFile, Snapshot, engine};
 
 /// Changed files of more rows than this are not compared row by row: all their rows count as changed.
 const COMPARED_ROWS: u64 = 4_000_000;
@@ -186,9 +186,9 @@ impl Digest {
 }
 
 /// A session for the SQL engine within the lake's limits.
-pub(super) fn session(lake: &Lake) -> SessionContext {
-    let _ = lake;
-    SessionContext::new()
+pub(super) fn session(lake: &Lake) -> Result<SessionContext> {
+    // The writers and what is held beside the engine have the other half.
+    engine::session(&lake.store, lake.settings.memory_bytes / 2, lake.settings.threads)
 }
 
 /// Registers the pinned sources under their input names.

@@ -52,7 +52,7 @@ async fn count(work: &Work<'_>, file: &DataFile) -> Result<u64> {
 }
 
 async fn through_engine(work: &Work<'_>, keep: Option<Keep>) -> Result<(Vec<DataFile>, u64)> {
-    let context = pins::session(work.lake);
+    let context = pins::session(work.lake)?;
     pins::register(&context, &work.pins)?;
     let mut plan = plan_select(&context, rows::sql(work)?).await.map_err(engine_error)?;
     if let Some(keep) = keep {

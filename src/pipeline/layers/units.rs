@@ -114,7 +114,7 @@ pub(super) async fn add_mapped(pin: &Pin, changed: &Changed, maps: &[UnitMap], u
 
 /// Units of changed rows by the contract's `touched` query.
 async fn add_queried(work: &Work<'_>, pin: &Pin, changed: &Changed, sql: &str, units: &mut KeyIndex) -> Result<()> {
-    let context = pins::session(work.lake);
+    let context = pins::session(work.lake)?;
     pins::register(&context, &work.pins)?;
     pins::register_changed(&context, pin, changed)?;
     let plan = plan_select(&context, sql).await.map_err(engine_error)?;
@@ -137,7 +137,7 @@ async fn add_queried(work: &Work<'_>, pin: &Pin, changed: &Changed, sql: &str, u
 
 /// The rows of some units, by the SQL with a filter on its output.
 async fn query_units(work: &Work<'_>, units: &KeyIndex, collector: &mut Collector<'_>) -> Result<()> {
-    let context = pins::session(work.lake);
+    let context = pins::session(work.lake)?;
     pins::register(&context, &work.pins)?;
     let plan = plan_select(&context, rows::sql(work)?).await.map_err(engine_error)?;
     let mut columns = Vec::with_capacity(units.fields().len());

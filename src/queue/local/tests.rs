@@ -18,7 +18,7 @@ struct Fixture {
 fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new("2026-01-15T10:00:00Z".parse().unwrap(), 1));
-    let queue = LocalQueue::new(folder.path(), clock.clone(), false);
+    let queue = LocalQueue::new(folder.path(), Arc::<ManualClock>::clone(&clock), false);
     Fixture { folder, clock, queue }
 }
 
