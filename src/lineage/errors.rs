@@ -35,7 +35,7 @@ pub fn engine_error(error: DataFusionError) -> Error {
 
 /// What is wrong with a query that does not plan, and a suggestion. `tables` are the names that it may use.
 #[must_use]
-pub fn planning_problem(error: &DataFusionError, tables: &[String]) -> (String, Option<String>) {
+pub(super) fn planning_problem(error: &DataFusionError, tables: &[String]) -> (String, Option<String>) {
     let root = error.find_root();
     if let DataFusionError::SchemaError(schema_error, _) = root
         && let SchemaError::FieldNotFound { field, valid_fields } = schema_error.as_ref()
