@@ -43,7 +43,7 @@ impl Table {
         let store = &self.inner.store;
         let folder = &self.inner.folder;
         let listing = Listing::whole(store, folder).await?;
-        let readable = listing.readable().unwrap_or(0..=-1);
+        let readable = listing.readable().unwrap_or(-1..=-1);
         let range = format!("versions {} to {} of table {folder} can be read", readable.start(), newest.version());
         if version < *readable.start() || version > newest.version() {
             return Err(Error::not_found(format!("version {version} cannot be read: {range}")));
