@@ -28,7 +28,7 @@ pub(crate) fn contract(columns: Vec<Column>) -> Contract {
         properties: BTreeMap::new(),
         hash: String::new(),
         file: String::new(),
-        positions: crate::schema::Positions::default(),
+        positions: Default::default(),
     }
 }
 
