@@ -203,7 +203,7 @@ impl Encoder {
         }
         let mut largest: Vec<(usize, Vec<Option<String>>)> =
             self.open.iter().map(|(key, file)| (memory(file), key.clone())).collect();
-        largest.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        largest.sort_unstable_by_key(|(held, _)| std::cmp::Reverse(*held));
         // Half the budget, so that the next rows do not bring the writer here again.
         for (_, key) in &largest {
             if held <= budget / 2 {
