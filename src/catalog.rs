@@ -1,32 +1,25 @@
 //! All contracts together: who feeds whom, which file belongs to which tables.
 
+mod graph;
+mod load;
+mod sql;
+
 use std::path::Path;
+use std::sync::Arc;
+
+use globset::{GlobSet, GlobSetBuilder};
+
+pub use crate::schema::Diagnostic;
 
 use crate::name::TableName;
-use crate::schema::Contract;
-use std::sync::Arc;
+use crate::schema::{Contract, glob};
 
 /// Every table that is declared.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     tables: Vec<Arc<Contract>>,
-}
-
-/// One mistake (or warning) found in a contract.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Diagnostic {
-    /// The contract's file, as it was found below the schemas folder's path.
-    pub file: String,
-    /// Line, from 1.
-    pub line: u64,
-    /// Column, from 1.
-    pub column: u64,
-    /// What is wrong; lower case, without a full stop.
-    pub message: String,
-    /// A suggestion, such as `did you mean \`raw/trips\`?`.
-    pub help: Option<String>,
-    /// False for a warning.
-    pub is_error: bool,
+    warnings: Vec<Diagnostic>,
+    paths: Paths,
 }
 
 /// What a table does with a landed file.
@@ -38,13 +31,83 @@ pub enum Claim {
     Ignore,
 }
 
+// All globs of all tables, matched at once.
+#[derive(Debug, Clone, Default)]
+struct Paths {
+    globs: GlobSet,
+    // For each glob, the table (by its place in `tables`) and what it does.
+    owners: Vec<(usize, Claim)>,
+}
+
+impl Paths {
+    fn of(tables: &[Arc<Contract>]) -> Self {
+        let mut builder = GlobSetBuilder::new();
+        let mut owners = Vec::new();
+        for (index, contract) in tables.iter().enumerate() {
+            let Some(source) = contract.files() else { continue };
+            let ignored = source.ignore.iter().map(|pattern| (pattern, Claim::Ignore));
+            for (pattern, claim) in std::iter::once((&source.path, Claim::Take)).chain(ignored) {
+                // The reader of the contract compiled every glob before.
+                if let Ok(compiled) = glob::compile(pattern) {
+                    builder.add(compiled);
+                    owners.push((index, claim));
+                }
+            }
+        }
+        match builder.build() {
+            Ok(globs) => Self { globs, owners },
+            Err(error) => {
+                tracing::error!(%error, "the globs of the contracts do not fit together: no file will be taken");
+                Self::default()
+            }
+        }
+    }
+}
+
+/// Checks all contracts of a folder: what `alluvium check` begins with. The warnings are [`Catalog::warnings`].
+///
+/// # Errors
+/// All mistakes of all contracts, and the warnings among them.
+pub fn check_folder(folder: &Path) -> Result<Catalog, Vec<Diagnostic>> {
+    Catalog::load(folder)
+}
+
 impl Catalog {
     /// Reads `<folder>/<layer>/<table>.yaml`, all of them. Everything that can be checked without planning SQL is.
     ///
     /// # Errors
-    /// All mistakes of all contracts.
-    pub fn load(_folder: &Path) -> Result<Self, Vec<Diagnostic>> {
-        todo!()
+    /// All mistakes of all contracts, and the warnings among them, by file and line.
+    pub fn load(folder: &Path) -> Result<Self, Vec<Diagnostic>> {
+        Self::build(load::folder(folder))
+    }
+
+    /// Contracts given as texts, each with its file's name (`.../<layer>/<table>.yaml`).
+    ///
+    /// # Errors
+    /// As [`Catalog::load`].
+    pub fn from_sources(sources: Vec<(String, String)>) -> Result<Self, Vec<Diagnostic>> {
+        Self::build(load::sources(sources))
+    }
+
+    fn build(loaded: load::Loaded) -> Result<Self, Vec<Diagnostic>> {
+        let load::Loaded { contracts, names, mut found } = loaded;
+        for contract in &contracts {
+            found.extend(sql::check(contract));
+        }
+        let ordered = graph::order(contracts, &names, &mut found);
+        found.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+        if found.iter().any(|diagnostic| diagnostic.is_error) {
+            return Err(found);
+        }
+        let tables: Vec<Arc<Contract>> = ordered.into_iter().map(Arc::new).collect();
+        let paths = Paths::of(&tables);
+        Ok(Self { tables, warnings: found, paths })
+    }
+
+    /// What is no mistake but worth knowing.
+    #[must_use]
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
     }
 
     /// The contract of a table.
@@ -59,9 +122,26 @@ impl Catalog {
         &self.tables
     }
 
-    /// The tables that a landed file concerns (`path` below the landing zone).
+    /// The tables that a landed file concerns (`path` below the landing zone), in the order of [`Catalog::tables`]. A table
+    /// that both takes and ignores it ignores it.
     #[must_use]
-    pub fn claims(&self, _path: &str) -> Vec<(Arc<Contract>, Claim)> {
-        todo!()
+    pub fn claims(&self, path: &str) -> Vec<(Arc<Contract>, Claim)> {
+        let mut claims: Vec<(usize, Claim)> =
+            self.paths.globs.matches(path).into_iter().map(|glob| self.paths.owners[glob]).collect();
+        claims.sort_by_key(|(table, claim)| (*table, *claim == Claim::Take));
+        claims.dedup_by_key(|(table, _)| *table);
+        claims.into_iter().map(|(table, claim)| (Arc::clone(&self.tables[table]), claim)).collect()
+    }
+
+    /// The tables derived directly from `name`.
+    #[must_use]
+    pub fn derived_from(&self, name: &TableName) -> Vec<&Arc<Contract>> {
+        let reads = |contract: &Contract| {
+            contract.derivation().is_some_and(|derivation| derivation.inputs.values().any(|input| input == name))
+        };
+        self.tables.iter().filter(|contract| reads(contract)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,17 @@
 //! with a cell that cannot be cast stays in `rows` with null in that cell and a [`Fault`], because declared rules may
 //! speak for it or be broken as well. `quality` turns both into accepted rows and rejects.
 
+mod assemble;
+pub mod columns;
+pub mod csv;
+mod input;
+mod json;
+mod parquet;
+mod places;
+mod row_json;
+mod transcode;
+
+use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -12,7 +23,7 @@ use arrow::array::RecordBatch;
 use bytes::Bytes;
 
 use crate::error::Error;
-use crate::schema::{Contract, Source};
+use crate::schema::{Contract, Format, Source};
 
 /// Records of one file, in file order.
 #[derive(Debug)]
@@ -126,9 +137,28 @@ pub enum DecodeError {
     Read(Error),
 }
 
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.reason)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// A stream that is broken by itself travels as an I/O error until a decoder meets it.
+impl From<Refusal> for std::io::Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(std::io::ErrorKind::InvalidData, refusal)
+    }
+}
+
+/// A broken stream (see [`Refusal`]) refuses the file; any other I/O error says nothing about it.
 impl From<std::io::Error> for DecodeError {
     fn from(error: std::io::Error) -> Self {
-        Self::Read(error.into())
+        match error.downcast::<Refusal>() {
+            Ok(refusal) => Self::Refused(refusal),
+            Err(other) => Self::Read(other.into()),
+        }
     }
 }
 
@@ -163,6 +193,28 @@ impl Default for Options {
     }
 }
 
+/// One value as text: strings as they are, null as none, nested values as JSON.
+pub(crate) fn value_text(array: &arrow::array::ArrayRef, row: usize) -> crate::error::Result<Option<String>> {
+    row_json::text(array, row)
+}
+
+/// Each row of a columnar file as a JSON object, nulls included: the bytes of its record.
+pub(crate) fn row_objects(rows: &RecordBatch) -> crate::error::Result<Vec<Vec<u8>>> {
+    row_json::objects(rows, true)
+}
+
+/// The members of the one JSON object that `text` is, in order, values as text.
+pub(crate) fn json_members(
+    text: &str,
+) -> Result<Vec<(std::borrow::Cow<'_, str>, &serde_json::value::RawValue)>, serde_json::Error> {
+    json::members(text)
+}
+
+/// Content without its gzip or zstd layer, for looking at.
+pub(crate) fn plain_content(reader: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>, DecodeError> {
+    Ok(input::decompressed(reader)?)
+}
+
 /// A stream of chunks.
 pub trait Decoder: Send {
     /// The next chunk; none at the end of the file.
@@ -176,10 +228,19 @@ pub trait Decoder: Send {
 /// # Errors
 /// [`DecodeError::Refused`] when the file cannot be taken as a whole (header mismatch, bad compression, no Parquet).
 pub fn open(
-    _contract: &Arc<Contract>,
-    _source: &Source,
-    _reader: Box<dyn Read + Send>,
-    _options: &Options,
+    contract: &Arc<Contract>,
+    source: &Source,
+    reader: Box<dyn Read + Send>,
+    options: &Options,
 ) -> Result<Box<dyn Decoder>, DecodeError> {
-    todo!()
+    let content = input::decompressed(reader)?;
+    if source.format == Format::Parquet {
+        return parquet::open(contract, content, options);
+    }
+    let (text, places) = input::text(content, &source.csv.encoding)?;
+    let decoder = match source.format {
+        Format::Csv => csv::open(contract, source, text, options)?,
+        _ => json::open(contract, source, text, options)?,
+    };
+    Ok(places::Placed::wrap(decoder, places))
 }

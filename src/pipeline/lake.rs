@@ -1,6 +1,6 @@
 //! The lake: catalog, stores, clock and settings, the single argument of every step.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::landing::Landing;
+use crate::name::BatchId;
+use crate::pipeline::ledger;
 use crate::store::Store;
 use crate::table::Table;
 
@@ -60,6 +62,10 @@ pub struct Lake {
     pub clock: Arc<dyn Clock>,
     /// Sizes and limits.
     pub settings: Arc<Settings>,
+    /// The ledger as last read. Only [`crate::pipeline::ledger`] uses it.
+    pub(crate) ledger: Arc<tokio::sync::Mutex<Arc<ledger::Index>>>,
+    /// Batches that this process is staging now: saves work, guards nothing.
+    pub(crate) in_flight: Arc<Mutex<HashSet<BatchId>>>,
     open: Arc<Mutex<HashMap<String, Table>>>,
 }
 
@@ -67,7 +73,16 @@ impl Lake {
     /// Puts the parts together.
     #[must_use]
     pub fn new(catalog: Catalog, store: Store, landing: Landing, clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        Self { catalog: Arc::new(catalog), store, landing, clock, settings: Arc::new(settings), open: Arc::default() }
+        Self {
+            catalog: Arc::new(catalog),
+            store,
+            landing,
+            clock,
+            settings: Arc::new(settings),
+            ledger: Arc::default(),
+            in_flight: Arc::default(),
+            open: Arc::default(),
+        }
     }
 
     /// The table in `folder` (see [`crate::layout`]), opened once and kept; none when there is none yet.
@@ -83,5 +98,12 @@ impl Lake {
     /// Remembers an open table.
     pub fn keep(&self, folder: &str, table: &Table) {
         self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(folder.to_owned(), table.clone());
+    }
+
+    /// Waits a little before the same commit is tried again: longer each time, and not the same for two processes.
+    pub async fn pause(&self, attempt: usize) {
+        let jitter = self.clock.fresh().bytes().map(u64::from).sum::<u64>() % 17;
+        let millis = (1_u64 << attempt.min(7)) + jitter;
+        tokio::time::sleep(Duration::from_millis(millis)).await;
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use super::diagnostic::{Diagnostic, Positions};
 use crate::name::TableName;
 
 /// A parsed and checked contract: everything that is known about one table.
@@ -36,10 +37,12 @@ pub struct Contract {
     pub max_quarantine: Option<Threshold>,
     /// Delta table properties.
     pub properties: BTreeMap<String, String>,
-    /// 32 hex digits over the parsed form (comments and layout of the YAML do not count).
+    /// 32 hex digits over the parsed form: comments, layout and descriptions do not count.
     pub hash: String,
     /// The contract's file as given to the loader, for messages.
     pub file: String,
+    /// Where its values stand in that file.
+    pub positions: Positions,
 }
 
 /// Where a table's rows come from.
@@ -404,6 +407,18 @@ impl Contract {
             Origin::Derived(derivation) => Some(derivation),
             Origin::Files(_) => None,
         }
+    }
+
+    /// The declared column of that name.
+    #[must_use]
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// An error at the value of `path` (`sql`, `recompute_by[0]`, `touched.items`), shown with its line.
+    #[must_use]
+    pub fn diagnose(&self, path: &str, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(self.file.clone(), self.positions.nearest(path), message).in_source(self.positions.source())
     }
 }
 

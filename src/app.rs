@@ -1,0 +1,210 @@
+//! The composition root: from a configuration to the lake and the queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{OnceCell, Semaphore};
+
+use crate::catalog::{Catalog, Diagnostic};
+use crate::clock::Clock;
+use crate::config::{Backend, Config};
+use crate::error::{Error, Result};
+use crate::event::{self, FileEvent, Scope};
+use crate::http::Steps;
+use crate::landing::Landing;
+use crate::manifest::FileVersion;
+use crate::pipeline;
+use crate::pipeline::lake::{Lake, Settings};
+use crate::queue::Queue;
+use crate::store::Store;
+
+/// One run of the committer ends after this long and leaves the rest to the next, well inside the functions' time.
+const COMMIT_SLICE: TimeDelta = TimeDelta::seconds(120);
+
+/// Everything behind the handlers. The lake is opened by the first call that needs it.
+#[derive(Debug)]
+pub struct App {
+    config: Config,
+    clock: Arc<dyn Clock>,
+    queue: Queue,
+    lake: OnceCell<Lake>,
+    /// The host puts no bound on invocations at a time; more files at once than this only cost memory.
+    ingesting: Semaphore,
+}
+
+/// The queues that the configuration names.
+#[must_use]
+pub fn open_queue(config: &Config, clock: Arc<dyn Clock>) -> Queue {
+    match config.queue_backend {
+        Backend::Local => Queue::local(&config.queue_folder(), clock, config.fsync),
+    }
+}
+
+/// The landing zone that the configuration names.
+///
+/// # Errors
+/// It cannot be used.
+pub fn open_landing(config: &Config) -> Result<Landing> {
+    match config.storage_backend {
+        Backend::Local => Landing::local(&config.landing_folder()),
+    }
+}
+
+/// All contracts.
+///
+/// # Errors
+/// All mistakes of all contracts, in one message.
+pub fn open_catalog(config: &Config) -> Result<Catalog> {
+    Catalog::load(&config.schemas).map_err(|found| contract_mistakes(&found))
+}
+
+/// The lake that the configuration names.
+///
+/// # Errors
+/// A contract is wrong, or a folder cannot be used.
+pub fn open_lake(config: &Config, clock: Arc<dyn Clock>) -> Result<Lake> {
+    let catalog = open_catalog(config)?;
+    let store = match config.storage_backend {
+        Backend::Local => Store::local(&config.lake_folder())?,
+    };
+    let store = store.with_clock(Arc::clone(&clock));
+    let store = if config.fsync { store.durable() } else { store };
+    Ok(Lake::new(catalog, store, open_landing(config)?, clock, settings(config)))
+}
+
+fn settings(config: &Config) -> Settings {
+    let default = Settings::default();
+    Settings {
+        commit_rows: config.commit_rows,
+        commit_bytes: config.commit_bytes,
+        commit_age: config.commit_age,
+        memory_bytes: config.memory_bytes,
+        threads: config.threads.unwrap_or(default.threads),
+        ..default
+    }
+}
+
+fn contract_mistakes(found: &[Diagnostic]) -> Error {
+    let mut lines = Vec::new();
+    for mistake in found.iter().filter(|diagnostic| diagnostic.is_error) {
+        let help = mistake.help.as_ref().map_or_else(String::new, |help| format!(" ({help})"));
+        lines.push(format!("{}:{}:{}: {}{help}", mistake.file, mistake.line, mistake.column, mistake.message));
+    }
+    Error::invalid(format!("the contracts have mistakes: {}", lines.join("; ")))
+        .remedy("run `alluvium check` and mend them; nothing was done with any file")
+}
+
+impl App {
+    /// An application of this configuration. Nothing is opened yet.
+    #[must_use]
+    pub fn new(config: Config, clock: Arc<dyn Clock>) -> Self {
+        let queue = open_queue(&config, Arc::clone(&clock));
+        let ingesting = Semaphore::new(2 * config.threads.unwrap_or_else(|| Settings::default().threads));
+        Self { config, clock, queue, lake: OnceCell::new(), ingesting }
+    }
+
+    /// The lake, opened at the first call. A failure is not kept: a contract that was mended is read anew.
+    ///
+    /// # Errors
+    /// A contract is wrong, or a folder cannot be used.
+    pub async fn lake(&self) -> Result<&Lake> {
+        self.lake
+            .get_or_try_init(|| async {
+                let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
+                tokio::task::spawn_blocking(move || open_lake(&config, clock))
+                    .await
+                    .map_err(|error| Error::internal("opening the lake").because(error))?
+            })
+            .await
+    }
+
+    /// The queues.
+    #[must_use]
+    pub const fn queue(&self) -> &Queue {
+        &self.queue
+    }
+}
+
+fn report(value: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(value).map_err(|error| Error::internal("a report").because(error))
+}
+
+#[async_trait]
+impl Steps for App {
+    fn scope(&self) -> Scope {
+        match self.config.storage_backend {
+            Backend::Local => Scope::local(),
+        }
+    }
+
+    async fn ingest(&self, event: &FileEvent) -> Result<Value> {
+        let _turn = self.ingesting.acquire().await.map_err(|error| Error::internal("ingest").because(error))?;
+        report(&pipeline::ingest::ingest(self.lake().await?, event).await?)
+    }
+
+    async fn note_failure(&self, event: &FileEvent, reason: &str, transient: bool, attempts: u32) -> Result<()> {
+        pipeline::notes::note_failure(self.lake().await?, event, reason, transient, attempts).await
+    }
+
+    async fn commit(&self, force: bool) -> Result<Value> {
+        let deadline = Some(self.clock.now() + COMMIT_SLICE);
+        let options = pipeline::commit::CommitOptions { force, deadline };
+        let done = pipeline::commit::commit(self.lake().await?, options).await?;
+        // Their staged data is gone; they are listed at every tick until they are staged anew.
+        self.announce(&done.restage).await?;
+        if done.failed.is_empty() {
+            return report(&done);
+        }
+        // The other tables went on. The function fails so that the host's own monitoring sees it too.
+        let tables: Vec<String> = done.failed.iter().map(|failure| failure.table.to_string()).collect();
+        Err(Error::internal(format!("stopped: {}", tables.join(", ")))
+            .remedy("each one's reason was logged before this"))
+    }
+
+    /// A file that changes while this looks at it is left to its own event or to the next time.
+    async fn missing(&self) -> Result<Vec<FileVersion>> {
+        let lake = self.lake().await?;
+        let found = pipeline::reconcile::missing(lake).await?;
+        if found.is_empty() {
+            return Ok(found);
+        }
+        tokio::time::sleep(self.config.arrival_hold).await;
+        let mut at_rest = Vec::with_capacity(found.len());
+        for version in found {
+            if lake.landing.unchanged(&version).await? {
+                at_rest.push(version);
+            }
+        }
+        Ok(at_rest)
+    }
+
+    async fn announce(&self, files: &[FileVersion]) -> Result<()> {
+        announce(&self.queue, &self.config.queue_name, files, &self.scope(), &*self.clock).await
+    }
+
+    async fn status(&self) -> Result<Value> {
+        report(&pipeline::status::status(self.lake().await?).await?)
+    }
+}
+
+/// Puts landed files into a queue, as events found by listing.
+///
+/// # Errors
+/// Not all of them are in the queue. Those that are do no harm when they are sent again.
+pub async fn announce(
+    queue: &Queue,
+    name: &str,
+    files: &[FileVersion],
+    scope: &Scope,
+    clock: &dyn Clock,
+) -> Result<()> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let bodies = files.iter().map(|file| event::announcement(file, scope, clock)).collect();
+    queue.send_all(name, bodies, Duration::ZERO).await.map(drop)
+}

@@ -1,0 +1,113 @@
+//! `alluvium check`: every mistake in the contracts, each where it is.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::context::Context;
+use super::exit::Exit;
+use super::output;
+use crate::catalog::{Diagnostic, check_folder};
+use crate::error::{Error, Result};
+use crate::lineage::check_catalog;
+use crate::render::Output;
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  alluvium check
+  alluvium check ./schemas -o json
+
+Exit code: 0 nothing is wrong, 3 there are mistakes.")]
+pub struct CheckArgs {
+    /// The folder of contracts, or one file in it; the configured folder when not given
+    pub path: Option<PathBuf>,
+    /// How the mistakes are printed
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// Runs `check`.
+///
+/// # Errors
+/// There is no such folder.
+pub fn run(context: &Context, args: &CheckArgs) -> Result<Exit> {
+    let path = args.path.clone().unwrap_or_else(|| context.config.schemas.clone());
+    if !path.exists() {
+        return Err(Error::not_found(format!("there is no {}", path.display()))
+            .remedy("name the folder of contracts: `alluvium check PATH`, --schemas or ALLUVIUM_SCHEMAS"));
+    }
+    // One file is checked among its neighbours: `<folder>/<layer>/<table>.yaml`.
+    let folder = if path.is_file() { path.ancestors().nth(2).unwrap_or(&path).to_owned() } else { path.clone() };
+    let (tables, mut found) = match check_folder(&folder) {
+        Ok(catalog) => {
+            let mut found = catalog.warnings().to_vec();
+            found.extend(check_catalog(&catalog));
+            (catalog.tables().len(), found)
+        }
+        Err(found) => (0, found),
+    };
+    if path.is_file() {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let layer = path.parent().and_then(|parent| parent.file_name()).map(|name| name.to_string_lossy().into_owned());
+        let tail = format!("{}/{name}", layer.unwrap_or_default());
+        found.retain(|one| one.file.ends_with(&tail));
+    }
+    found.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+    found.dedup();
+    let mistakes = found.iter().filter(|one| one.is_error).count();
+    match args.output {
+        Output::Json => output::json(&found.iter().map(as_json).collect())?,
+        Output::Table => {
+            output::data(&report(&found))?;
+            output::note(&summary(mistakes, found.len() - mistakes, tables));
+        }
+    }
+    Ok(if mistakes > 0 { Exit::Found } else { Exit::Done })
+}
+
+fn report(found: &[Diagnostic]) -> String {
+    found.iter().map(|one| format!("{one}\n\n")).collect()
+}
+
+fn summary(mistakes: usize, warnings: usize, tables: usize) -> String {
+    let some = |count: usize, word: &str| match count {
+        1 => format!("1 {word}"),
+        _ => format!("{count} {word}s"),
+    };
+    match (mistakes, warnings) {
+        (0, 0) => format!("{}: nothing is wrong", some(tables, "contract")),
+        (0, _) => format!("{}: {}", some(tables, "contract"), some(warnings, "warning")),
+        (_, 0) => some(mistakes, "mistake"),
+        _ => format!("{}, {}", some(mistakes, "mistake"), some(warnings, "warning")),
+    }
+}
+
+fn as_json(one: &Diagnostic) -> Value {
+    json!({
+        "file": one.file,
+        "line": one.line,
+        "column": one.column,
+        "severity": if one.is_error { "error" } else { "warning" },
+        "message": one.message,
+        "help": one.help,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_in_words() {
+        for (mistakes, warnings, tables, text) in [
+            (0, 0, 1, "1 contract: nothing is wrong"),
+            (0, 2, 4, "4 contracts: 2 warnings"),
+            (1, 0, 0, "1 mistake"),
+            (3, 1, 0, "3 mistakes, 1 warning"),
+        ] {
+            assert_eq!(summary(mistakes, warnings, tables), text);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `alluvium demo`: the whole way on made-up trips, through the real local host, and what it promises, shown.
+
+mod home;
+mod look;
+pub mod shipped;
+mod steps;
+
+use std::time::Instant;
+
+use clap::Args;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::output;
+use crate::error::Result;
+use crate::generate::Trips;
+use steps::Show;
+
+/// Arguments of `demo`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  alluvium demo
+  alluvium demo --files 20 --rows 50000 --home /tmp/lake
+  alluvium demo --fresh        begin anew, although the last demo's lake was changed
+
+The demo leaves its lake in --home (default ./data) and replaces only what an earlier demo made and nobody changed.")]
+pub struct DemoArgs {
+    /// Trips files
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub files: u64,
+    /// Rows in each
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub rows: u64,
+    /// Seed of the made-up trips: the same seed makes the same files
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub seed: u64,
+    /// Files that are staged at the same time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub workers: u16,
+    /// Delete what an earlier demo left, changed or not
+    #[arg(long)]
+    pub fresh: bool,
+}
+
+/// Runs `demo`.
+///
+/// # Errors
+/// The home is somebody else's, or a step failed.
+pub async fn run(context: &Context, args: &DemoArgs) -> Result<Exit> {
+    let started = Instant::now();
+    let home = home::prepare(&context.config.home, args.fresh)?;
+    let ready = shipped::configure(context, &home)?;
+    let trips = Trips { files: args.files, rows: args.rows, days: args.files.clamp(5, 60), seed: args.seed };
+    let mut show = Show::begin(ready.context, trips, usize::from(args.workers)).await?;
+    show.files().await?;
+    show.redelivery().await?;
+    show.bad_file().await?;
+    show.late_file().await?;
+    show.compaction().await?;
+    show.time_travel().await?;
+    show.top().await?;
+    show.end().await?;
+    home::done(&context.config.home)?;
+    output::data(&look::next(&context.config, ready.wrote_schemas, started.elapsed()))?;
+    Ok(Exit::Done)
+}

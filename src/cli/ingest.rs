@@ -1,0 +1,181 @@
+//! `alluvium ingest PATH…`: copy into the landing zone what is outside it, stage, commit, move the layers forward until
+//! nothing is left, and account for every record.
+
+mod account;
+pub mod bring;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use tokio::sync::{Mutex, mpsc};
+
+use super::context::{Context, declared};
+use super::exit::Exit;
+use super::output;
+use crate::error::{Directive, Error, Result};
+use crate::event::FileEvent;
+use crate::pipeline::commit::{CommitOptions, CommitReport, commit};
+use crate::pipeline::ingest::ingest;
+use crate::pipeline::lake::Lake;
+use crate::render::Output;
+use account::Account;
+
+/// Copied files that wait for a worker at most: enough to never let one wait, few enough to stay in the file cache.
+const COPIED_AHEAD: usize = 8;
+
+/// How often a file is read again when its storage did not answer or it changed meanwhile.
+const TRIES: usize = 3;
+
+/// How often the committer runs before it is said that it does not come to rest.
+const COMMITS: usize = 100;
+
+/// Arguments of `ingest`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  alluvium ingest /data/trips_march --table raw/trips     copy a folder of files and load it
+  alluvium ingest data/landing/trips                      load what is in the landing zone already
+
+Exit code: 0 everything was taken (quarantined records included), 3 a file was refused or nobody takes it,
+1 it could not finish.")]
+pub struct IngestArgs {
+    /// Files or folders. What lies outside the landing zone is copied into it
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Copy to where this table looks for its files; without it, to a folder named as PATH's own
+    #[arg(long, value_name = "TABLE")]
+    pub table: Option<String>,
+    /// How the row arithmetic is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// What went wrong with one file.
+#[derive(Debug, Clone)]
+pub struct FileFailure {
+    /// The file.
+    pub path: String,
+    /// Why, and what to do.
+    pub error: String,
+}
+
+/// Runs `ingest`.
+///
+/// # Errors
+/// Nothing could be begun, or the account cannot be made.
+pub async fn run(context: &Context, args: &IngestArgs) -> Result<Exit> {
+    let started = Instant::now();
+    let lake = context.lake()?;
+    let target = match &args.table {
+        Some(name) => Some(bring::folder_of(&*declared(&lake, name)?)?),
+        None => None,
+    };
+    let landing = context.config.landing_folder();
+    let brought = bring::plan(&args.paths, &landing, target.as_deref())?;
+    for skipped in &brought.skipped {
+        output::note(&format!("left out: {} ({})", skipped.display(), bring::NOT_DATA));
+    }
+    if brought.files.is_empty() {
+        return Err(Error::not_found("no file to ingest").remedy("name files, or folders that have some"));
+    }
+    let landed: BTreeSet<String> = brought.files.iter().map(|file| file.landed.clone()).collect();
+    let (mut failures, _) = stage_all(&lake, brought.files, lake.settings.threads).await?;
+    let reports = commit_until_quiet(&lake, &mut failures).await?;
+    let account = Account::of(&lake, &landed, failures, &reports).await?;
+    account.print(args.output, started.elapsed())?;
+    Ok(account.exit())
+}
+
+/// Copies and stages files with some workers; gives back what could not be staged and how many bytes were read.
+///
+/// # Errors
+/// A worker fell over.
+pub async fn stage_all(lake: &Lake, files: Vec<bring::Bring>, workers: usize) -> Result<(Vec<FileFailure>, u64)> {
+    let bar = output::bar(files.len() as u64, "staging");
+    let (send, receive) = mpsc::channel::<String>(COPIED_AHEAD);
+    let receive = Arc::new(Mutex::new(receive));
+    let copier = tokio::task::spawn_blocking(move || copy_all(files, &send));
+    let mut tasks = Vec::with_capacity(workers);
+    for _ in 0..workers.max(1) {
+        let (lake, receive, bar) = (lake.clone(), Arc::clone(&receive), bar.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut failures = Vec::new();
+            loop {
+                let next = receive.lock().await.recv().await;
+                let Some(path) = next else { return failures };
+                if let Err(error) = stage_one(&lake, &path).await {
+                    failures.push(FileFailure { path, error: error.describe() });
+                }
+                bar.inc(1);
+            }
+        }));
+    }
+    let mut failures = Vec::new();
+    for task in tasks {
+        failures.extend(task.await.map_err(|error| Error::internal("a staging worker stopped").because(error))?);
+    }
+    let (failed, bytes) = copier.await.map_err(|error| Error::internal("copying stopped").because(error))?;
+    failures.extend(failed);
+    bar.finish_and_clear();
+    Ok((failures, bytes))
+}
+
+fn copy_all(files: Vec<bring::Bring>, send: &mpsc::Sender<String>) -> (Vec<FileFailure>, u64) {
+    let mut failures = Vec::new();
+    let mut bytes = 0;
+    for file in files {
+        match file.copy() {
+            Ok(copied) => bytes += copied,
+            Err(error) => {
+                failures.push(FileFailure { path: file.shown(), error: error.describe() });
+                continue;
+            }
+        }
+        // Nobody receives any more only when a worker fell over, which is reported by itself.
+        if send.blocking_send(file.landed).is_err() {
+            break;
+        }
+    }
+    (failures, bytes)
+}
+
+async fn stage_one(lake: &Lake, path: &str) -> Result<()> {
+    let event = FileEvent { path: path.to_owned(), etag: None, sequencer: None, bytes: None };
+    let mut tries = 0;
+    loop {
+        let Err(error) = ingest(lake, &event).await else { return Ok(()) };
+        tries += 1;
+        if tries == TRIES || error.kind().directive() != Directive::Retry {
+            return Err(error);
+        }
+        lake.pause(3 + tries).await;
+    }
+}
+
+/// Runs the committer until it has nothing left; files whose staged data went away are staged again.
+///
+/// # Errors
+/// The ledger cannot be read, or it does not come to rest.
+pub async fn commit_until_quiet(lake: &Lake, failures: &mut Vec<FileFailure>) -> Result<Vec<CommitReport>> {
+    let spinner = output::bar(1, "committing");
+    let mut reports = Vec::new();
+    for _ in 0..COMMITS {
+        let report = commit(lake, CommitOptions { force: true, deadline: None }).await?;
+        for version in &report.restage {
+            if let Err(error) = stage_one(lake, &version.path).await {
+                failures.push(FileFailure { path: version.path.clone(), error: error.describe() });
+            }
+        }
+        // A table that stopped stays stopped: running again only repeats what it says.
+        let is_over = report.is_quiet() || !report.failed.is_empty();
+        reports.push(report);
+        if is_over {
+            spinner.finish_and_clear();
+            return Ok(reports);
+        }
+    }
+    Err(Error::conflict(format!("the committer did not come to rest in {COMMITS} runs"))
+        .remedy("nothing is lost; other writers are busy: run `alluvium commit --force` again"))
+}

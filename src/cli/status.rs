@@ -1,0 +1,123 @@
+//! `alluvium status`: what each table holds, what waits for it, what went wrong.
+
+use clap::Args;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::output;
+use crate::error::{Error, Result};
+use crate::pipeline::status::{Status, status};
+use crate::render::{Cell, Grid, Output, grouped};
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  alluvium status
+  alluvium status -o json")]
+pub struct StatusArgs {
+    /// How the status is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// Runs `status`.
+///
+/// # Errors
+/// The lake cannot be read.
+pub async fn run(context: &Context, args: &StatusArgs) -> Result<Exit> {
+    let lake = context.existing_lake()?;
+    let now = status(&lake).await?;
+    if args.output == Output::Json {
+        let value = serde_json::to_value(&now).map_err(|error| Error::internal("status as JSON").because(error))?;
+        output::json(&value)?;
+        return Ok(Exit::Done);
+    }
+    output::grid(&grid(&now), args.output, "no contract declares a table")?;
+    for line in remarks(&now) {
+        output::note(&line);
+    }
+    Ok(Exit::Done)
+}
+
+fn grid(now: &Status) -> Grid {
+    let mut grid = Grid::new(&[
+        "table", "version", "rows", "files", "bytes", "staged", "failed", "missing", "refused", "quarantined", "behind",
+        "committed_at",
+    ]);
+    // A zero that is as it should be is no news; people see the others at once.
+    let news = |count: u64| if count == 0 { Cell::Empty } else { Cell::from(count) };
+    for table in &now.tables {
+        let behind = table.behind.iter().filter(|(_, versions)| **versions > 0);
+        grid.push(vec![
+            table.table.to_string().into(),
+            table.version.into(),
+            table.rows.into(),
+            table.files.into(),
+            Cell::Bytes(table.bytes),
+            news(table.staged as u64),
+            news(table.failed as u64),
+            news(table.missing as u64),
+            news(table.refused as u64),
+            news(table.quarantined),
+            Cell::List(behind.map(|(source, versions)| format!("{versions} of {source}")).collect()),
+            table.committed_at.into(),
+        ]);
+    }
+    grid
+}
+
+fn remarks(now: &Status) -> Vec<String> {
+    let mut lines = Vec::new();
+    if now.unclaimed > 0 {
+        let files = grouped(i64::try_from(now.unclaimed).unwrap_or(i64::MAX));
+        lines.push(format!("{files} file versions that no contract takes: `alluvium ledger --status ignored`"));
+    }
+    for table in &now.tables {
+        if let Some(error) = &table.last_error {
+            lines.push(format!("{}: last error: {error}", table.table));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::status::TableStatus;
+    use chrono::DateTime;
+    use std::collections::BTreeMap;
+
+    fn table(name: &str) -> TableStatus {
+        TableStatus {
+            table: name.parse().unwrap(),
+            version: Some(3),
+            rows: Some(5_050),
+            files: 2,
+            bytes: 123_456,
+            committed_at: DateTime::from_timestamp(1_709_287_445, 0),
+            newest_source: None,
+            staged: 0,
+            failed: 0,
+            missing: 0,
+            refused: 0,
+            quarantined: 0,
+            behind: BTreeMap::new(),
+            last_error: None,
+        }
+    }
+
+    #[test]
+    fn a_status_shows_only_what_is_news() {
+        let raw = TableStatus {
+            staged: 2,
+            quarantined: 3,
+            last_error: Some("trips/a.csv: the disk is full; free some space".to_owned()),
+            ..table("raw/trips")
+        };
+        let derived =
+            TableStatus { behind: BTreeMap::from([("raw/trips".to_owned(), 1)]), ..table("aggregate/trips") };
+        let empty = TableStatus { version: None, rows: None, committed_at: None, ..table("raw/flights") };
+        let now = Status { at: DateTime::UNIX_EPOCH, tables: vec![raw, derived, empty], unclaimed: 4 };
+        insta::assert_snapshot!(format!("{}{}", grid(&now).text(None, false), remarks(&now).join("\n")));
+    }
+}

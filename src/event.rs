@@ -1,0 +1,237 @@
+//! Storage events: what a message of the landing queue says, and the messages that we write ourselves.
+//!
+//! A message is one event or an array of them, in Event Grid's schema or as CloudEvents 1.0, as plain JSON or as base64
+//! of it. The file's path comes from `subject` (never from `url`, whose encoding differs), percent-decoded once. What
+//! is not ours is skipped with a reason; what cannot be understood is an error of that event alone.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::manifest::FileVersion;
+
+/// `data.api` of events that come from a listing of the landing zone rather than from the storage service. A listing
+/// has seen the file whole and at rest, so such an event may tell of a file without content.
+pub const LISTED: &str = "Listed";
+
+/// A landed file, as far as its event tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEvent {
+    /// Path below the landing zone, with `/`, decoded.
+    pub path: String,
+    /// The version's etag, without quotes.
+    pub etag: Option<String>,
+    /// Orders versions of one path, compared as text.
+    pub sequencer: Option<String>,
+    /// Size in bytes.
+    pub bytes: Option<u64>,
+}
+
+/// Which storage account and container events must be about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// The account; none takes any (local folders have none).
+    pub account: Option<String>,
+    /// The landing zone's container.
+    pub container: String,
+}
+
+impl Scope {
+    /// The scope of a landing zone in a local folder: container `landing`, no account.
+    #[must_use]
+    pub fn local() -> Self {
+        Self { account: None, container: "landing".to_owned() }
+    }
+}
+
+/// What one event of a message is.
+#[derive(Debug)]
+pub enum Item {
+    /// A file has landed.
+    File(FileEvent),
+    /// Nothing to do, and why. The message is done as far as this event goes.
+    Skipped {
+        /// The event's subject, as it came.
+        subject: String,
+        /// Why, for the log.
+        reason: String,
+    },
+    /// The event cannot be understood or must not be followed.
+    Broken(Error),
+}
+
+/// Reads a message: plain JSON or base64 of it, one event or an array.
+///
+/// # Errors
+/// The message is no JSON object or array, plain or in base64. Trouble of one event of several is its own
+/// [`Item::Broken`].
+pub fn parse(message: &[u8], scope: &Scope) -> Result<Vec<Item>> {
+    let decoded;
+    let text = match is_json_start(message) {
+        true => message,
+        false => {
+            decoded = from_base64(message)?;
+            decoded.as_slice()
+        }
+    };
+    let value: Value = serde_json::from_slice(without_bom(text))
+        .map_err(|error| Error::invalid("the message is no JSON").because(error).remedy(REMEDY))?;
+    Ok(match value {
+        Value::Array(events) => events.iter().map(|event| item(event, scope)).collect(),
+        event => vec![item(&event, scope)],
+    })
+}
+
+/// The message that tells of a file found by listing, in Event Grid's schema.
+#[must_use]
+pub fn announcement(version: &FileVersion, scope: &Scope, clock: &dyn Clock) -> Vec<u8> {
+    let path = utf8_percent_encode(&version.path, IN_SUBJECT);
+    let mut data =
+        json!({ "api": LISTED, "eTag": version.etag, "contentLength": version.bytes, "blobType": "BlockBlob" });
+    if let Some(sequencer) = &version.sequencer {
+        data["sequencer"] = json!(sequencer);
+    }
+    json!({
+        "topic": scope.account.as_ref().map_or_else(|| "local".to_owned(), |name| format!("{ACCOUNTS}{name}")),
+        "subject": format!("{CONTAINERS}{}{BLOBS}{path}", scope.container),
+        "eventType": CREATED,
+        "eventTime": clock.now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true),
+        "id": clock.fresh(),
+        "data": data,
+        "dataVersion": "",
+        "metadataVersion": "1",
+    })
+    .to_string()
+    .into_bytes()
+}
+
+const CONTAINERS: &str = "/blobServices/default/containers/";
+const BLOBS: &str = "/blobs/";
+const ACCOUNTS: &str = "/storageAccounts/";
+const CREATED: &str = "Microsoft.Storage.BlobCreated";
+const RENAMED: &str = "Microsoft.Storage.BlobRenamed";
+const REMEDY: &str = "send Event Grid or CloudEvents messages of blobs, as JSON or as base64 of it";
+
+/// Everything that could be read as something else is encoded; the path's own slashes are not.
+const IN_SUBJECT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+fn without_bom(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
+}
+
+fn is_json_start(message: &[u8]) -> bool {
+    let first = without_bom(message).iter().find(|byte| !byte.is_ascii_whitespace());
+    matches!(first, Some(b'{' | b'['))
+}
+
+/// Decodes base64 once; what comes out must begin like JSON, so that doubly encoded messages are refused, not guessed.
+fn from_base64(message: &[u8]) -> Result<Vec<u8>> {
+    let packed: Vec<u8> = message.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    if packed.is_empty() {
+        return Err(Error::invalid("the message is empty").remedy(REMEDY));
+    }
+    let decoded = BASE64
+        .decode(&packed)
+        .map_err(|error| Error::invalid("the message is neither JSON nor base64").because(error).remedy(REMEDY))?;
+    match is_json_start(&decoded) {
+        true => Ok(decoded),
+        false => Err(Error::invalid("the message is base64, but not of a JSON object or array").remedy(REMEDY)),
+    }
+}
+
+fn item(event: &Value, scope: &Scope) -> Item {
+    let Value::Object(event) = event else {
+        return Item::Broken(Error::invalid("an event is no JSON object").remedy(REMEDY));
+    };
+    match understand(event, scope) {
+        Ok(item) => item,
+        Err(error) => Item::Broken(error),
+    }
+}
+
+fn understand(event: &Map<String, Value>, scope: &Scope) -> Result<Item> {
+    let text = |name: &str| event.get(name).and_then(Value::as_str);
+    let is_cloud_event = event.contains_key("specversion");
+    let kind = match is_cloud_event {
+        true => text("type"),
+        false => text("eventType").or_else(|| text("type")),
+    };
+    let Some(kind) = kind else {
+        return Err(Error::invalid("an event has neither `eventType` nor `type`").remedy(REMEDY));
+    };
+    let subject = text("subject").unwrap_or_default();
+    let skipped = |reason: String| Ok(Item::Skipped { subject: subject.to_owned(), reason });
+    if kind != CREATED && kind != RENAMED {
+        return skipped(format!("an event of type {kind} brings no file"));
+    }
+    let source = text("topic").or_else(|| text("source")).unwrap_or_default();
+    if let Some(account) = &scope.account
+        && !is_account(source, account)
+    {
+        return skipped(format!("it is about another account than {account}: `{source}`"));
+    }
+    let Some((container, encoded)) = subject.strip_prefix(CONTAINERS).and_then(|rest| rest.split_once(BLOBS)) else {
+        return Err(Error::invalid(format!(
+            "`{subject}` is no blob's subject: expected {CONTAINERS}<container>{BLOBS}<path>"
+        ))
+        .remedy(REMEDY));
+    };
+    if container != scope.container {
+        return skipped(format!("it is about the container `{container}`, not the landing zone `{}`", scope.container));
+    }
+    let empty = Map::new();
+    let data = event.get("data").and_then(Value::as_object).unwrap_or(&empty);
+    let api = data.get("api").and_then(Value::as_str).unwrap_or_default();
+    if api == "CreateFile" {
+        return skipped("the file was only created; its flush follows".to_owned());
+    }
+    let bytes = data.get("contentLength").and_then(Value::as_u64);
+    if kind == CREATED && bytes == Some(0) && api != LISTED {
+        return skipped("the file has no content yet; if it stays so, the next reconcile takes it".to_owned());
+    }
+    Ok(Item::File(FileEvent {
+        path: decoded_path(encoded)?,
+        etag: data.get("eTag").and_then(Value::as_str).map(bare_etag).filter(|etag| !etag.is_empty()),
+        sequencer: data.get("sequencer").and_then(Value::as_str).map(str::to_owned),
+        bytes: bytes.filter(|_| kind == CREATED),
+    }))
+}
+
+/// Event Grid's samples show etags with and without quotes.
+fn bare_etag(etag: &str) -> String {
+    etag.trim().trim_matches('"').to_owned()
+}
+
+fn is_account(source: &str, account: &str) -> bool {
+    source
+        .rsplit_once(ACCOUNTS)
+        .is_some_and(|(_, name)| name.split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(account)))
+}
+
+/// Decodes a path once, and refuses what could lead out of the landing zone or be read in two ways.
+fn decoded_path(encoded: &str) -> Result<String> {
+    let refused = |why: &str| {
+        Err(Error::invalid(format!("the path `{encoded}` of an event is refused: {why}"))
+            .remedy("rename the file; its event will not be followed"))
+    };
+    if encoded.to_ascii_lowercase().contains("%2f") {
+        return refused("it has an encoded slash");
+    }
+    let Ok(path) = percent_decode_str(encoded).decode_utf8() else {
+        return refused("it is not UTF-8");
+    };
+    if path.contains('\0') {
+        return refused("it has a NUL");
+    }
+    if path.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
+        return refused("it has an empty part, `.` or `..`");
+    }
+    Ok(path.into_owned())
+}
+
+#[cfg(test)]
+mod tests;

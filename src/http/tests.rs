@@ -1,0 +1,315 @@
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use chrono::DateTime;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tracing_subscriber::EnvFilter;
+
+use super::*;
+use crate::event::{FileEvent, Scope};
+use crate::manifest::FileVersion;
+use crate::telemetry::{Captured, json_lines};
+
+/// Steps that write down what they were asked, and fail for paths that say so.
+#[derive(Default)]
+struct Recorder {
+    calls: Mutex<Vec<String>>,
+    missing: Vec<FileVersion>,
+}
+
+impl Recorder {
+    fn note(&self, call: String) {
+        self.calls.lock().unwrap().push(call);
+    }
+
+    fn calls(&self) -> Vec<String> {
+        self.calls.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Steps for Recorder {
+    fn scope(&self) -> Scope {
+        Scope::local()
+    }
+
+    async fn ingest(&self, event: &FileEvent) -> Result<Value> {
+        self.note(format!("ingest {} {}", event.path, event.etag.as_deref().unwrap_or("-")));
+        match event.path.as_str() {
+            "outage.csv" => Err(Error::unavailable("the store is away")),
+            "bad.csv" => Err(Error::invalid("a fault").remedy("mend it")),
+            "panic.csv" => panic!("boom"),
+            _ => Ok(json!([{ "path": event.path }])),
+        }
+    }
+
+    async fn note_failure(&self, event: &FileEvent, reason: &str, transient: bool, attempts: u32) -> Result<()> {
+        self.note(format!("note {} transient={transient} attempts={attempts}: {reason}", event.path));
+        Ok(())
+    }
+
+    async fn commit(&self, force: bool) -> Result<Value> {
+        self.note(format!("commit force={force}"));
+        Ok(json!({ "tables": 0 }))
+    }
+
+    async fn missing(&self) -> Result<Vec<FileVersion>> {
+        Ok(self.missing.clone())
+    }
+
+    async fn announce(&self, files: &[FileVersion]) -> Result<()> {
+        self.note(format!("announce {}", files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(" ")));
+        Ok(())
+    }
+
+    async fn status(&self) -> Result<Value> {
+        Ok(json!({ "tables": [] }))
+    }
+}
+
+struct Served {
+    recorder: Arc<Recorder>,
+    address: SocketAddr,
+}
+
+impl Served {
+    async fn start(recorder: Recorder) -> Self {
+        let recorder = Arc::new(recorder);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = router(Arc::clone(&recorder) as Arc<dyn Steps>);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { recorder, address }
+    }
+
+    async fn request(&self, method: &str, path: &str, body: impl Into<String>) -> (u16, String, String) {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let response = client
+            .request(method, format!("http://{}{path}", self.address))
+            .header(INVOCATION_ID, "3f0c0f0e-2f9e-4c52-9c1a-0a7b8d0f1e22")
+            .header("content-type", "application/json; charset=utf-8")
+            .body(body.into())
+            .send()
+            .await
+            .unwrap();
+        let kind = response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+        (response.status().as_u16(), kind.unwrap_or_default(), response.text().await.unwrap())
+    }
+
+    /// The answer's `Logs`, after checking that it is a success by the host's rules.
+    async fn succeed(&self, function: &str, body: impl Into<String>) -> Vec<String> {
+        let (status, kind, body) = self.request("POST", &format!("/{function}"), body).await;
+        assert_eq!((status, kind.as_str()), (200, "application/json"), "{body}");
+        let answer: Answer = serde_json::from_str(&body).unwrap();
+        assert!(body.starts_with("{\"Outputs\":{"), "{body}");
+        answer.logs
+    }
+}
+
+fn event(path: &str) -> Value {
+    json!({
+        "topic": "/subscriptions/S/resourceGroups/R/providers/Microsoft.Storage/storageAccounts/acct",
+        "subject": format!("/blobServices/default/containers/landing/blobs/{path}"),
+        "eventType": "Microsoft.Storage.BlobCreated", "eventTime": "2026-01-15T10:00:00.1234567Z", "id": "831e1650",
+        "data": {"api": "PutBlob", "eTag": "0x8D", "contentLength": 9, "dequeueCount": 77}, "dataVersion": "", "metadataVersion": "1",
+    })
+}
+
+/// An invocation by a queue trigger without `dataType`, as the host makes it.
+fn queue_invocation(message: &Value, dequeue_count: u32) -> String {
+    let text = message.to_string();
+    json!({
+        "Data": {"msg": serde_json::to_string(&text).unwrap()},
+        "Metadata": {
+            "DequeueCount": dequeue_count.to_string(),
+            "ExpirationTime": "2026-01-22T10:00:00+00:00",
+            "Id": "\"6a1c1f7e-6f0e-4f1e-9d56-0d1f4a3b7c11\"",
+            "InsertionTime": "2026-01-15T10:00:00+00:00",
+            "NextVisibleTime": "2026-01-15T10:10:00+00:00",
+            "PopReceipt": "\"AgAAAAMAAAAAAAAA8s3h2Q==\"",
+            "subject": "\"/blobServices/default/containers/landing/blobs/shadow.csv\"",
+            "sys": {"MethodName": "ingest", "UtcNow": "2026-01-15T10:00:01.1234567Z", "RandGuid": "b3f9d8a0"},
+        },
+    })
+    .to_string()
+}
+
+const TIMER: &str = r#"{"Data":{"timer":{"Schedule":{"AdjustForDST":true},
+   "ScheduleStatus":{"Last":"2026-01-15T09:55:00.0013+00:00","Next":"2026-01-15T10:00:00+00:00","LastUpdated":"2026-01-15T09:55:00.0013+00:00"},
+   "IsPastDue":false}},
+ "Metadata":{"sys":{"MethodName":"Commit","UtcNow":"2026-01-15T10:00:00.0123456Z","RandGuid":"x"}}}"#;
+
+const HTTP: &str = r#"{"Data":{"req":{"Url":"http://localhost:7071/api/status?x=1","Method":"GET","Query":{"x":"1"},
+  "Headers":{"Host":["localhost:7071"]},"Params":{},"Identities":[{}]}},
+ "Metadata":{"Headers":{},"Query":{"x":"1"},"sys":{"MethodName":"status","UtcNow":"2026-01-15T10:00:00.0Z","RandGuid":"x"}}}"#;
+
+#[tokio::test]
+async fn the_ping_is_answered_by_any_method() {
+    let served = Served::start(Recorder::default()).await;
+    for method in ["GET", "POST", "HEAD"] {
+        assert_eq!(served.request(method, "/", "").await.0, 200);
+    }
+    assert!(served.recorder.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_queue_message_is_ingested_by_what_data_says() {
+    let served = Served::start(Recorder::default()).await;
+    let logs = served.succeed("ingest", queue_invocation(&event("trips/a%20b.csv"), 1)).await;
+    assert_eq!(served.recorder.calls(), ["ingest trips/a b.csv 0x8D"]);
+    assert_eq!(logs, [r#"[{"path":"trips/a b.csv"}]"#]);
+}
+
+#[tokio::test]
+async fn events_of_one_message_are_independent_and_a_failure_fails_the_message() {
+    let served = Served::start(Recorder::default()).await;
+    let message = json!([
+        event("bad.csv"),
+        event("outage.csv"),
+        {"eventType": "Microsoft.Storage.BlobDeleted", "subject": "x", "data": {}},
+        event("good.csv"),
+    ]);
+    let (status, kind, body) = served.request("POST", "/ingest", queue_invocation(&message, 3)).await;
+    assert_eq!((status, kind.as_str()), (503, "application/json"));
+    assert_eq!(body, r#"{"error":{"kind":"unavailable","message":"outage.csv: the store is away","remedy":null}}"#);
+    assert_eq!(
+        served.recorder.calls(),
+        [
+            "ingest bad.csv 0x8D",
+            "note bad.csv transient=false attempts=3: bad.csv: a fault; mend it",
+            "ingest outage.csv 0x8D",
+            "note outage.csv transient=true attempts=3: outage.csv: the store is away",
+            "ingest good.csv 0x8D",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn foreign_events_are_acknowledged_without_a_read() {
+    let served = Served::start(Recorder::default()).await;
+    let mut lake = event("x");
+    lake["subject"] = json!("/blobServices/default/containers/lake/blobs/raw/t/part-0.parquet");
+    served.succeed("ingest", queue_invocation(&lake, 1)).await;
+    served.succeed("ingest", queue_invocation(&json!([]), 1)).await;
+    assert!(served.recorder.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_failure_is_logged_as_one_json_line_with_the_invocation_id() {
+    let captured = Captured::default();
+    let writer = captured.clone();
+    let _logging = tracing::subscriber::set_default(json_lines(EnvFilter::new("info"), move || writer.clone()));
+    let served = Served::start(Recorder::default()).await;
+    let (status, ..) = served.request("POST", "/ingest", queue_invocation(&event("bad.csv"), 1)).await;
+    assert_eq!(status, 500);
+    let failures: Vec<Value> = captured.lines().into_iter().filter(|line| line["level"] == "ERROR").collect();
+    assert_eq!(failures.len(), 1);
+    assert_eq!(failures[0]["message"], "bad.csv: a fault");
+    assert_eq!(failures[0]["remedy"], "mend it");
+    assert_eq!(failures[0]["span"]["invocation.id"], "3f0c0f0e-2f9e-4c52-9c1a-0a7b8d0f1e22");
+    assert_eq!(failures[0]["span"]["function.name"], "ingest");
+}
+
+#[tokio::test]
+async fn a_panic_is_a_failure_and_the_handler_lives_on() {
+    let served = Served::start(Recorder::default()).await;
+    let (status, _, body) = served.request("POST", "/ingest", queue_invocation(&event("panic.csv"), 1)).await;
+    assert_eq!(status, 500, "{body}");
+    assert_eq!(served.request("GET", "/", "").await.0, 200);
+}
+
+#[tokio::test]
+async fn what_is_no_message_fails_and_never_reaches_a_step() {
+    let served = Served::start(Recorder::default()).await;
+    for body in [
+        "",
+        "[]",
+        "{}",
+        r#"{"Data":{"msg":"\"b'eyJhIjoxfQ=='\""}}"#,
+        r#"{"Data":{"msg":"\"null\""}}"#,
+        r#"{"Data":{"msg":"\"\""}}"#,
+    ] {
+        let (status, kind, text) = served.request("POST", "/ingest", body).await;
+        assert_eq!((status, kind.as_str()), (500, "application/json"), "{body} {text}");
+    }
+    assert!(served.recorder.calls().is_empty());
+}
+
+#[tokio::test]
+async fn poison_records_files_and_unreadable_messages_once() {
+    let served = Served::start(Recorder::default()).await;
+    served.succeed("poison", queue_invocation(&event("trips/a.csv"), 1)).await;
+    let unreadable = r#"{"Data":{"msg":"\"b'eyJhIjoxfQ=='\""},"Metadata":{"DequeueCount":"1"}}"#;
+    served.succeed("poison", unreadable).await;
+    served.succeed("poison", unreadable).await;
+    let calls = served.recorder.calls();
+    assert_eq!(
+        calls[0],
+        "note trips/a.csv transient=false attempts=1: every delivery of its message failed; earlier notes have the cause"
+    );
+    assert!(calls[1].starts_with("note unreadable-message-"), "{}", calls[1]);
+    assert!(calls[1].contains("neither JSON nor base64"), "{}", calls[1]);
+    assert_eq!(calls[1], calls[2]);
+}
+
+#[tokio::test]
+async fn timers_run_their_step() {
+    let file = |path: &str| FileVersion {
+        path: path.to_owned(),
+        etag: "1".to_owned(),
+        bytes: 1,
+        last_modified: DateTime::UNIX_EPOCH,
+        sequencer: None,
+    };
+    let served = Served::start(Recorder { missing: vec![file("a"), file("b")], ..Recorder::default() }).await;
+    assert_eq!(served.succeed("commit", TIMER).await, [r#"{"tables":0}"#]);
+    assert_eq!(served.succeed("commit?force=true", TIMER).await.len(), 1);
+    assert_eq!(served.succeed("reconcile", TIMER).await, [r#"{"announced":2}"#]);
+    assert_eq!(served.recorder.calls(), ["commit force=false", "commit force=true", "announce a b"]);
+}
+
+#[tokio::test]
+async fn the_status_is_given_to_the_host_and_to_forwarded_requests() {
+    let served = Served::start(Recorder::default()).await;
+    let (status, _, body) = served.request("POST", "/status", HTTP).await;
+    assert_eq!(status, 200);
+    assert_eq!(
+        body,
+        r#"{"Outputs":{"res":{"statusCode":200,"headers":{"Content-Type":"application/json"},"body":{"tables":[]}}},"Logs":[],"ReturnValue":null}"#
+    );
+    let (status, kind, body) = served.request("GET", "/api/status?x=1", "").await;
+    assert_eq!((status, kind.as_str(), body.as_str()), (200, "application/json", r#"{"tables":[]}"#));
+}
+
+#[tokio::test]
+async fn wrong_routes_and_methods_say_what_there_is() {
+    let served = Served::start(Recorder::default()).await;
+    let (status, kind, body) = served.request("POST", "/ingset", "{}").await;
+    assert_eq!((status, kind.as_str()), (404, "application/json"));
+    assert!(body.contains("/ingset is no function: there are ingest, commit"), "{body}");
+    let (status, kind, _) = served.request("GET", "/ingest", "").await;
+    assert_eq!((status, kind.as_str()), (405, "application/json"));
+}
+
+#[tokio::test]
+async fn a_chunked_body_of_many_megabytes_is_read() {
+    let served = Served::start(Recorder::default()).await;
+    let events: Vec<Value> = (0..12_000).map(|n| event(&format!("many/{n}.csv"))).collect();
+    let body = queue_invocation(&Value::Array(events), 1);
+    assert!(body.len() > 3 << 20);
+    let mut stream = tokio::net::TcpStream::connect(served.address).await.unwrap();
+    let head = "POST /ingest HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for chunk in body.as_bytes().chunks(65_521) {
+        stream.write_all(format!("{:x}\r\n", chunk.len()).as_bytes()).await.unwrap();
+        stream.write_all(chunk).await.unwrap();
+        stream.write_all(b"\r\n").await.unwrap();
+    }
+    stream.write_all(b"0\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{}", &answer[..200]);
+    assert_eq!(served.recorder.calls().len(), 12_000);
+}

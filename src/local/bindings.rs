@@ -1,0 +1,324 @@
+//! Reads `functions/*/function.json` and `host.json` as the Functions host does, and says what it would not take.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::timer::Schedule;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A function and what starts it.
+#[derive(Debug, Clone)]
+pub struct FunctionBinding {
+    /// Name of its folder, and its path at the handler.
+    pub name: String,
+    /// What starts it.
+    pub trigger: Trigger,
+}
+
+/// What starts a function.
+#[derive(Debug, Clone)]
+pub enum Trigger {
+    /// Messages of a queue.
+    Queue {
+        /// Name of the binding, the key in `Data`.
+        binding: String,
+        /// The queue, with `%NAME%` resolved.
+        queue: String,
+        /// Whether the message is handed over as bytes.
+        binary: bool,
+    },
+    /// A schedule.
+    Timer {
+        /// Name of the binding, the key in `Data`.
+        binding: String,
+        /// When.
+        schedule: Schedule,
+        /// Whether the host keeps its status.
+        monitored: bool,
+    },
+    /// Requests from outside, forwarded as they are.
+    Http {
+        /// Upper case; empty for all.
+        methods: Vec<String>,
+        /// Path below the route prefix.
+        route: String,
+    },
+}
+
+/// What `host.json` says, with the host's defaults for what it does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostSettings {
+    /// Messages received at once.
+    pub batch_size: usize,
+    /// Further messages are received while at most this many run.
+    pub new_batch_threshold: usize,
+    /// Deliveries after which a message is poison.
+    pub max_dequeue_count: u32,
+    /// Delay before a failed message is delivered again.
+    pub visibility_timeout: Duration,
+    /// Longest wait between looks at an empty queue.
+    pub max_polling_interval: Duration,
+    /// Longest run of a function; none is no limit.
+    pub function_timeout: Option<Duration>,
+    /// First part of the path of HTTP functions.
+    pub route_prefix: String,
+}
+
+/// Reads the functions below `root` (in `functions/`, or in `root` itself when it is a script root that was laid out
+/// for deployment) and `host.json`. `resolve` gives what `%NAME%` stands for.
+///
+/// # Errors
+/// The first thing that the Functions host would refuse, with its file.
+pub fn read(root: &Path, resolve: &dyn Fn(&str) -> Option<String>) -> Result<(Vec<FunctionBinding>, HostSettings)> {
+    let host_file = root.join("host.json");
+    let host: HostFile = read_json(&host_file)?;
+    let settings = host.settings().map_err(|error| error.within(host_file.display()))?;
+    let nested = root.join("functions");
+    let folder = if nested.is_dir() { nested } else { root.to_owned() };
+    let mut functions = Vec::new();
+    for function_folder in function_folders(&folder)? {
+        let file = function_folder.join("function.json");
+        let name = function_folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let read: FunctionFile = read_json(&file)?;
+        if read.disabled == Value::Bool(true) {
+            continue;
+        }
+        let binding = read.binding(name, &host, resolve).map_err(|error| error.within(file.display()))?;
+        functions.push(binding);
+    }
+    if functions.is_empty() {
+        return Err(missing(&folder.join("*").join("function.json"), "no function found"));
+    }
+    Ok((functions, settings))
+}
+
+fn missing(path: &Path, what: &str) -> Error {
+    Error::not_found(format!("{}: {what}", path.display()))
+        .remedy("run where host.json and functions/ are, or set ALLUVIUM_ROOT to that folder")
+}
+
+fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
+    let text = std::fs::read(path).map_err(|error| {
+        let error = Error::from(error);
+        if error.kind() == ErrorKind::NotFound { missing(path, "not found") } else { error.within(path.display()) }
+    })?;
+    serde_json::from_slice(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text))
+        .map_err(|error| Error::invalid(path.display().to_string()).because(error))
+}
+
+/// Direct sub-folders that hold a `function.json`, by name.
+fn function_folders(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).map_err(|error| Error::from(error).within(folder.display()))?;
+    let mut folders = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| Error::from(error).within(folder.display()))?.path();
+        if path.join("function.json").is_file() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct HostFile {
+    version: Option<String>,
+    function_timeout: Option<String>,
+    custom_handler: Map<String, Value>,
+    extensions: Extensions,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Extensions {
+    queues: Queues,
+    http: Http,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Queues {
+    batch_size: Option<usize>,
+    new_batch_threshold: Option<usize>,
+    max_dequeue_count: Option<u32>,
+    visibility_timeout: Option<String>,
+    max_polling_interval: Option<String>,
+    message_encoding: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Http {
+    route_prefix: Option<String>,
+}
+
+impl HostFile {
+    fn settings(&self) -> Result<HostSettings> {
+        if self.version.as_deref() != Some("2.0") {
+            return Err(Error::invalid("`version` must be \"2.0\""));
+        }
+        let queues = &self.extensions.queues;
+        let batch_size = queues.batch_size.unwrap_or(16);
+        if !(1..=32).contains(&batch_size) {
+            return Err(Error::invalid(format!("extensions.queues.batchSize is {batch_size}, expected 1 to 32")));
+        }
+        let max_dequeue_count = queues.max_dequeue_count.unwrap_or(5);
+        if max_dequeue_count == 0 {
+            return Err(Error::invalid("extensions.queues.maxDequeueCount is 0, expected 1 or more"));
+        }
+        if queues.message_encoding.as_deref() != Some("none") {
+            return Err(Error::invalid("extensions.queues.messageEncoding must be \"none\"")
+                .remedy("the handlers decode base64 themselves; the host would hide what is not base64"));
+        }
+        let time = |name: &str, text: &Option<String>, default: Duration| match text {
+            None => Ok(default),
+            Some(text) => time_span(text)
+                .ok_or_else(|| Error::invalid(format!("{name} is `{text}`, expected a time as \"00:00:30\""))),
+        };
+        let function_timeout = match self.function_timeout.as_deref() {
+            Some("-1") => None,
+            _ => Some(time("functionTimeout", &self.function_timeout, Duration::from_secs(30 * 60))?),
+        };
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Ok(HostSettings {
+            batch_size,
+            new_batch_threshold: queues.new_batch_threshold.unwrap_or(batch_size / 2 * cores),
+            max_dequeue_count,
+            visibility_timeout: time("visibilityTimeout", &queues.visibility_timeout, Duration::ZERO)?,
+            max_polling_interval: time("maxPollingInterval", &queues.max_polling_interval, Duration::from_secs(60))?
+                .max(Duration::from_millis(100)),
+            function_timeout,
+            route_prefix: self.extensions.http.route_prefix.clone().unwrap_or_else(|| "api".to_owned()),
+        })
+    }
+
+    fn forwards_http(&self) -> bool {
+        ["enableForwardingHttpRequest", "enableProxyingHttpRequest"]
+            .iter()
+            .any(|name| self.custom_handler.get(*name) == Some(&Value::Bool(true)))
+    }
+}
+
+/// `hh:mm:ss`, with days before it and fractions after it if need be, as .NET writes a span of time.
+fn time_span(text: &str) -> Option<Duration> {
+    let (days, clock) = match text.split_once('.') {
+        Some((days, clock)) if clock.contains(':') => (days.parse::<u64>().ok()?, clock),
+        _ => (0, text),
+    };
+    let mut parts = clock.split(':');
+    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
+    let (hours, minutes): (u64, u64) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let seconds: f64 = seconds.parse().ok()?;
+    let in_range = hours < 24 && minutes < 60 && (0.0..60.0).contains(&seconds) && days < 10_000;
+    if parts.next().is_some() || !in_range {
+        return None;
+    }
+    Some(Duration::from_secs(((days * 24 + hours) * 60 + minutes) * 60) + Duration::from_secs_f64(seconds))
+}
+
+#[derive(Debug, Deserialize)]
+struct FunctionFile {
+    #[serde(default)]
+    bindings: Vec<Map<String, Value>>,
+    #[serde(default)]
+    disabled: Value,
+}
+
+impl FunctionFile {
+    fn binding(
+        &self,
+        name: &str,
+        host: &HostFile,
+        resolve: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<FunctionBinding> {
+        let word = name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.len() <= 128
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+        if !word || name.eq_ignore_ascii_case("host") {
+            return Err(Error::invalid(format!("`{name}` cannot be a function's name"))
+                .remedy("name the folder with letters, digits, _ and -, beginning with a letter"));
+        }
+        let is_trigger = |binding: &&Map<String, Value>| text(binding, "type").is_some_and(|t| t.ends_with("Trigger"));
+        let triggers: Vec<_> = self.bindings.iter().filter(is_trigger).collect();
+        let [trigger] = triggers.as_slice() else {
+            return Err(Error::invalid(format!("{} triggers, expected exactly one", triggers.len())));
+        };
+        let needed = |key: &str| {
+            let value = text(trigger, key).ok_or_else(|| Error::invalid(format!("the trigger has no `{key}`")))?;
+            resolved(value, resolve)
+        };
+        let binding = needed("name")?;
+        let trigger = match text(trigger, "type") {
+            Some("queueTrigger") => {
+                needed("connection")?;
+                let binary = text(trigger, "dataType").is_some_and(|kind| kind.eq_ignore_ascii_case("binary"));
+                Trigger::Queue { binding, queue: needed("queueName")?, binary }
+            }
+            Some("timerTrigger") => Trigger::Timer {
+                binding,
+                schedule: Schedule::parse(&needed("schedule")?)?,
+                monitored: trigger.get("useMonitor") != Some(&Value::Bool(false)),
+            },
+            Some("httpTrigger") => self.http(name, trigger, host, resolve)?,
+            other => {
+                return Err(Error::invalid(format!("the local host has no trigger of type `{}`", other.unwrap_or("")))
+                    .remedy("it runs queueTrigger, timerTrigger and httpTrigger"));
+            }
+        };
+        Ok(FunctionBinding { name: name.to_owned(), trigger })
+    }
+
+    /// Forwarding is for functions that have an HTTP trigger and an HTTP output, and nothing else.
+    fn http(
+        &self,
+        name: &str,
+        trigger: &Map<String, Value>,
+        host: &HostFile,
+        resolve: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Trigger> {
+        if !host.forwards_http() || self.bindings.len() != 2 {
+            return Err(Error::invalid("an HTTP function that is not forwarded is not run by the local host").remedy(
+                "set customHandler.enableForwardingHttpRequest in host.json; bind an httpTrigger and an http output",
+            ));
+        }
+        let route = resolved(text(trigger, "route").unwrap_or(name), resolve)?;
+        if route.contains(['{', '}']) {
+            return Err(Error::invalid(format!(
+                "the route `{route}` has parameters, which the local host does not fill"
+            )));
+        }
+        let listed = trigger.get("methods").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let methods = listed.iter().filter_map(Value::as_str).map(str::to_ascii_uppercase).collect();
+        Ok(Trigger::Http { methods, route: route.trim_matches('/').to_owned() })
+    }
+}
+
+fn text<'a>(binding: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    binding.get(key).and_then(Value::as_str).filter(|value| !value.is_empty())
+}
+
+/// Puts values in place of `%NAME%`.
+fn resolved(template: &str, resolve: &dyn Fn(&str) -> Option<String>) -> Result<String> {
+    let mut out = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('%') {
+        let Some((name, behind)) = after.split_once('%') else {
+            return Err(Error::invalid(format!("`{template}` has a single %")));
+        };
+        let value = resolve(name).ok_or_else(|| {
+            Error::invalid(format!("`{template}`: {name} is not set")).remedy(format!("set the variable {name}"))
+        })?;
+        out.push_str(before);
+        out.push_str(&value);
+        rest = behind;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Watches the landing folder by listing it again and again, and sends an event for each version that has arrived.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use futures::StreamExt as _;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{Shared, Watch};
+use crate::app::announce;
+use crate::event::Scope;
+use crate::landing::Landing;
+use crate::manifest::FileVersion;
+
+/// Listing may take this part of one core at most.
+const IDLE_PER_LISTING: u32 = 20;
+
+/// How far the watching has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Listings begun so far.
+    pub begun: u64,
+    /// Number of the last listing whose arrivals are in the queue.
+    pub done: u64,
+    /// Versions that it found and that have not arrived yet.
+    pub pending: usize,
+}
+
+/// Watches a landing folder for one queue.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    pub shared: Shared,
+    pub landing: Landing,
+    pub queue: String,
+    pub hold: Duration,
+    pub progress: watch::Sender<Progress>,
+}
+
+impl Watcher {
+    /// Makes the first listing, whose files are left to the reconcile that must follow; the rest is [`Watcher::run`].
+    pub(super) async fn seeded(&self) -> Watch {
+        let mut known = Watch::new(TimeDelta::from_std(self.hold).unwrap_or(TimeDelta::MAX));
+        let (listing, _) = self.list().await;
+        known.seed(&listing, self.shared.clock.now());
+        known
+    }
+
+    /// Watches until `stop`.
+    pub(super) async fn run(self, mut known: Watch, stop: CancellationToken) {
+        let shortest = (self.hold / 4).clamp(Duration::from_millis(10), Duration::from_millis(250));
+        while !stop.is_cancelled() {
+            let begun = tokio::time::Instant::now();
+            self.look(&mut known).await;
+            let pause = shortest.max(begun.elapsed() * IDLE_PER_LISTING);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+
+    async fn look(&self, known: &mut Watch) {
+        self.progress.send_modify(|progress| progress.begun += 1);
+        // The instant before the listing: a version has been there at least since then.
+        let now = self.shared.clock.now();
+        let (listing, whole) = self.list().await;
+        let arrived = known.observe(listing, whole, now);
+        if !arrived.is_empty() {
+            let sent = announce(&self.shared.queue, &self.queue, &arrived, &Scope::local(), &*self.shared.clock).await;
+            match sent {
+                Ok(()) => {
+                    known.announced(&arrived);
+                    self.shared.sent.notify_waiters();
+                    tracing::info!(files = arrived.len(), first = arrived[0].path, "landed");
+                }
+                // They arrive again at the next look.
+                Err(error) => tracing::warn!("landed files are not in the queue yet: {}", error.describe()),
+            }
+        }
+        let pending = known.pending();
+        self.progress.send_modify(|progress| {
+            progress.pending = pending;
+            if whole {
+                progress.done = progress.begun;
+            }
+        });
+    }
+
+    /// All files, and whether every part of the folder could be read.
+    async fn list(&self) -> (Vec<FileVersion>, bool) {
+        let mut files = Vec::new();
+        let mut whole = true;
+        let mut listing = self.landing.list();
+        while let Some(found) = listing.next().await {
+            match found {
+                Ok(file) => files.push(file),
+                Err(error) => {
+                    whole = false;
+                    tracing::warn!("the landing folder cannot be read whole: {}", error.describe());
+                }
+            }
+        }
+        (files, whole)
+    }
+}

@@ -1,0 +1,264 @@
+//! Stage: one landed file version becomes one staged batch for each table that takes it. Any number of workers may do the
+//! same file at once, be killed anywhere and run again: the manifest that was put first counts.
+
+use std::sync::PoisonError;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::event::FileEvent;
+use crate::layout;
+use crate::manifest::{Counts, FileVersion, Manifest, Status};
+use crate::name::{BatchId, TableName, short_hash};
+use crate::pipeline::lake::Lake;
+use crate::pipeline::reading::{self, Read};
+use crate::pipeline::{ledger, notes, staging, tables};
+use crate::schema::Contract;
+use crate::catalog::Claim;
+use std::sync::Arc;
+
+/// How often a file that changes while it is read is read again before its event is left to a later delivery.
+const READS: usize = 5;
+
+/// What an event led to, for one table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ingested {
+    /// The table; none when no contract takes the file.
+    pub table: Option<TableName>,
+    /// The file, below the landing zone.
+    pub path: String,
+    /// What was done.
+    pub action: Action,
+    /// The status that the worker found, when it staged something.
+    pub status: Option<Status>,
+    /// The row arithmetic.
+    pub counts: Counts,
+    /// Why, where a reason is needed.
+    pub reason: Option<String>,
+}
+
+/// What a worker did about one batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Read and staged now.
+    Staged,
+    /// Staged before; the committer will take it.
+    AlreadyStaged,
+    /// In the ledger with a terminal status.
+    AlreadySettled,
+    /// The file is not there; noted.
+    Missing,
+    /// No contract takes the file; noted.
+    Unclaimed,
+}
+
+/// Takes one event: reads the file at its present version and stages it for every table that takes it.
+///
+/// # Errors
+/// Only what a later delivery may cure (storage, a file that keeps changing) or what a person must cure; a bad file is no
+/// error but a `refused` batch.
+pub async fn ingest(lake: &Lake, event: &FileEvent) -> Result<Vec<Ingested>> {
+    let Some(version) = lake.landing.head(&event.path).await? else {
+        return missing(lake, event).await;
+    };
+    let version = FileVersion { sequencer: sequencer_of(event, &version), ..version };
+    let claims = lake.catalog.claims(&event.path);
+    if claims.is_empty() {
+        return Ok(vec![unclaimed(lake, version).await?]);
+    }
+    let mut done = Vec::with_capacity(claims.len());
+    for (contract, claim) in claims {
+        if let Some(old) = event.etag.as_ref().filter(|etag| **etag != version.etag) {
+            let overtaken = FileVersion { etag: old.clone(), ..notes::version_of(event) };
+            supersede(lake, &contract, &overtaken).await?;
+        }
+        done.push(stage(lake, &contract, claim, version.clone()).await?);
+    }
+    Ok(done)
+}
+
+/// The event's sequencer belongs to the version only when it is the event's own.
+fn sequencer_of(event: &FileEvent, version: &FileVersion) -> Option<String> {
+    let same = event.etag.as_ref().is_none_or(|etag| *etag == version.etag);
+    event.sequencer.clone().filter(|_| same)
+}
+
+async fn missing(lake: &Lake, event: &FileEvent) -> Result<Vec<Ingested>> {
+    let version = notes::version_of(event);
+    let reason = "the file was gone when its event arrived";
+    let mut done = Vec::new();
+    for (contract, _) in lake.catalog.claims(&event.path) {
+        notes::note(lake, &contract, &version, Status::Missing, reason, false, 1).await?;
+        done.push(Ingested {
+            table: Some(contract.table.clone()),
+            path: event.path.clone(),
+            action: Action::Missing,
+            status: Some(Status::Missing),
+            counts: Counts::default(),
+            reason: Some(reason.to_owned()),
+        });
+    }
+    Ok(done)
+}
+
+/// Remembers a file that no contract takes, so that the ledger shows it and a later contract finds it.
+async fn unclaimed(lake: &Lake, version: FileVersion) -> Result<Ingested> {
+    let ingested = Ingested {
+        table: None,
+        path: version.path.clone(),
+        action: Action::Unclaimed,
+        status: Some(Status::Ignored),
+        counts: Counts::default(),
+        reason: Some(UNCLAIMED.to_owned()),
+    };
+    if ledger::index(lake).await?.is_unclaimed(&version.path, &version.etag) {
+        return Ok(ingested);
+    }
+    let name = short_hash(&["unclaimed", &version.path, &version.etag]);
+    let path = format!("{}/{name}.json", layout::unclaimed_notes());
+    if lake.store.head(&path).await?.is_none() {
+        let found = Unclaimed { version: 1, source: version, first_seen: lake.clock.now() };
+        // Somebody else's note says the same.
+        lake.store.put_if_absent(&path, staging::to_json(&found)?).await?;
+    }
+    Ok(ingested)
+}
+
+/// Why a file has no table.
+pub const UNCLAIMED: &str = "no contract takes this file";
+
+/// A file version that no contract takes, until the ledger has it.
+#[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unclaimed {
+    /// Format version, 1.
+    pub version: u32,
+    /// The file version.
+    pub source: FileVersion,
+    /// When it was first seen.
+    pub first_seen: chrono::DateTime<chrono::Utc>,
+}
+
+/// Takes the batch out of the in-flight set when its worker is done, however it ends.
+struct InFlight<'a>(&'a Lake, BatchId);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
+}
+
+async fn stage(lake: &Lake, contract: &Arc<Contract>, claim: Claim, first: FileVersion) -> Result<Ingested> {
+    let table = tables::ensure(lake, contract).await?;
+    let snapshot = table.snapshot().await?;
+    let table_id = snapshot.table_id();
+    let mut version = first;
+    for _ in 0..READS {
+        let batch_id = BatchId::of_file(table_id, &version.path, &version.etag);
+        let answer = |action: Action, status: Option<Status>, counts: Counts, reason: Option<String>| Ingested {
+            table: Some(contract.table.clone()),
+            path: version.path.clone(),
+            action,
+            status,
+            counts,
+            reason,
+        };
+        if let Some(known) = ledger::index(lake).await?.table(table_id).and_then(|table| table.batches.get(&batch_id))
+            && known.status.is_terminal()
+        {
+            return Ok(answer(Action::AlreadySettled, Some(known.status), known.counts, known.reason.clone()));
+        }
+        let generation = staging::next_generation(lake, &contract.table, &batch_id).await?;
+        if staging::has_manifest(lake, &contract.table, &batch_id, generation).await? {
+            return Ok(answer(Action::AlreadyStaged, None, Counts::default(), None));
+        }
+        if !lake.in_flight.lock().unwrap_or_else(PoisonError::into_inner).insert(batch_id.clone()) {
+            return Err(Error::conflict(format!("{}: another worker of this process is reading it", version.path)));
+        }
+        let _guard = InFlight(lake, batch_id.clone());
+        let first_seen = lake.clock.now();
+        let read = match claim {
+            Claim::Ignore => Read::ignored("declared ignored by the contract"),
+            Claim::Take => reading::read(lake, contract, &version, &snapshot).await?,
+        };
+        if read.status == Status::Superseded {
+            supersede(lake, contract, &version).await?;
+            let Some(now) = lake.landing.head(&version.path).await? else {
+                let reason = "the file went away while it was read";
+                notes::note(lake, contract, &version, Status::Missing, reason, false, 1).await?;
+                return Ok(answer(
+                    Action::Missing,
+                    Some(Status::Missing),
+                    Counts::default(),
+                    Some(reason.to_owned()),
+                ));
+            };
+            version = now;
+            continue;
+        }
+        let manifest = Manifest {
+            version: 1,
+            table: contract.table.clone(),
+            table_id: table_id.to_owned(),
+            batch_id,
+            generation,
+            source: version.clone(),
+            sha256: read.sha256,
+            contract_hash: contract.hash.clone(),
+            status: read.status,
+            reason: read.reason.clone(),
+            counts: read.counts,
+            add_columns: read.add_columns,
+            files: read.files,
+            rejects: read.rejects,
+            first_seen,
+            staged_at: lake.clock.now(),
+        };
+        staging::put_manifest(lake, &manifest).await?;
+        tracing::info!(
+            table.name = %contract.table,
+            path = %manifest.source.path,
+            batch.id = %manifest.batch_id,
+            status = manifest.status.as_str(),
+            rows.in = manifest.counts.rows_in,
+            rows.loaded = manifest.counts.loaded,
+            rows.quarantined = manifest.counts.quarantined,
+            "staged"
+        );
+        return Ok(answer(Action::Staged, Some(read.status), read.counts, read.reason));
+    }
+    Err(Error::unavailable(format!("{}: the file keeps changing while it is read", version.path))
+        .remedy("nothing is lost: it is read again when it rests"))
+}
+
+/// Stages the fact that a version was overtaken by a newer one before it could be read.
+async fn supersede(lake: &Lake, contract: &Contract, version: &FileVersion) -> Result<()> {
+    let table = tables::ensure(lake, contract).await?;
+    let snapshot = table.snapshot().await?;
+    let batch_id = BatchId::of_file(snapshot.table_id(), &version.path, &version.etag);
+    if ledger::index(lake).await?.table(snapshot.table_id()).is_some_and(|known| known.is_terminal(&batch_id)) {
+        return Ok(());
+    }
+    let generation = staging::next_generation(lake, &contract.table, &batch_id).await?;
+    let now = lake.clock.now();
+    let manifest = Manifest {
+        version: 1,
+        table: contract.table.clone(),
+        table_id: snapshot.table_id().to_owned(),
+        batch_id,
+        generation,
+        source: version.clone(),
+        sha256: None,
+        contract_hash: contract.hash.clone(),
+        status: Status::Superseded,
+        reason: Some("overwritten before it could be read".to_owned()),
+        counts: Counts::default(),
+        add_columns: Vec::new(),
+        files: Vec::new(),
+        rejects: None,
+        first_seen: now,
+        staged_at: now,
+    };
+    staging::put_manifest(lake, &manifest).await
+}

@@ -1,0 +1,462 @@
+//! The ledger: one row for every file version that was ever decided about. A Delta table like any other, partitioned by
+//! table, kept in memory as an index that grows with the files added since it was last read.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
+use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
+
+use crate::error::{Error, Result};
+use crate::layout;
+use crate::manifest::{Counts, FileVersion, PlannedRow, Status};
+use crate::name::{BatchId, TableName};
+use crate::pipeline::lake::Lake;
+use crate::table::{Change, Outcome, Snapshot, Table, TableSpec, Writer, WriterOptions};
+
+/// How often a commit to the ledger is tried again when somebody else was quicker.
+const ATTEMPTS: usize = 50;
+
+/// The app id under which the ledger records a table's plan number.
+#[must_use]
+pub fn app_id(table_id: &str) -> String {
+    format!("alluvium/{table_id}")
+}
+
+/// One row of the ledger.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LedgerRow {
+    /// The table; none for a file that no contract takes.
+    pub table: Option<TableName>,
+    /// The table's Delta id.
+    pub table_id: Option<String>,
+    /// The batch.
+    pub batch_id: BatchId,
+    /// The file version.
+    pub source: FileVersion,
+    /// SHA-256 of the content.
+    pub sha256: Option<String>,
+    /// What became of it.
+    pub status: Status,
+    /// Why.
+    pub reason: Option<String>,
+    /// The row arithmetic.
+    pub counts: Counts,
+    /// The contract it was read under.
+    pub contract_hash: Option<String>,
+    /// The plan that brought the row; none for files that no contract takes.
+    pub txn: Option<i64>,
+    /// Delivery attempts.
+    pub attempts: u32,
+    /// When the batch was first seen.
+    pub first_seen: DateTime<Utc>,
+    /// When the row was settled.
+    pub settled_at: DateTime<Utc>,
+}
+
+impl LedgerRow {
+    /// The row that settles one batch of a plan.
+    #[must_use]
+    pub fn of_plan(
+        table: &TableName,
+        table_id: &str,
+        number: i64,
+        row: &PlannedRow,
+        settled_at: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            table: Some(table.clone()),
+            table_id: Some(table_id.to_owned()),
+            batch_id: row.batch_id.clone(),
+            source: row.source.clone(),
+            sha256: row.sha256.clone(),
+            status: row.status,
+            reason: row.reason.clone(),
+            counts: row.counts,
+            contract_hash: Some(row.contract_hash.clone()),
+            txn: Some(number),
+            attempts: row.attempts,
+            first_seen: row.first_seen,
+            settled_at,
+        }
+    }
+}
+
+fn timestamp() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// The ledger's columns, in order. `topic` to `last` belong to change streams.
+#[must_use]
+pub fn schema() -> SchemaRef {
+    let text = |name: &str| Field::new(name, DataType::Utf8, true);
+    let long = |name: &str| Field::new(name, DataType::Int64, true);
+    let time = |name: &str| Field::new(name, timestamp(), true);
+    Arc::new(Schema::new(vec![
+        text("table"),
+        text("table_id"),
+        text("batch_id"),
+        text("path"),
+        text("topic"),
+        text("epoch"),
+        Field::new("partition", DataType::Int32, true),
+        long("first"),
+        long("last"),
+        text("etag"),
+        time("last_modified"),
+        text("sequencer"),
+        text("sha256"),
+        long("bytes"),
+        text("status"),
+        text("reason"),
+        long("rows_in"),
+        long("loaded"),
+        long("quarantined"),
+        long("ignored"),
+        text("contract_hash"),
+        long("txn"),
+        long("attempts"),
+        time("first_seen"),
+        time("settled_at"),
+    ]))
+}
+
+fn to_batch(rows: &[LedgerRow]) -> Result<RecordBatch> {
+    let text = |pick: &dyn Fn(&LedgerRow) -> Option<String>| -> ArrayRef {
+        Arc::new(rows.iter().map(pick).collect::<StringArray>())
+    };
+    let long = |pick: &dyn Fn(&LedgerRow) -> Option<i64>| -> ArrayRef {
+        Arc::new(rows.iter().map(pick).collect::<Int64Array>())
+    };
+    let time = |pick: &dyn Fn(&LedgerRow) -> DateTime<Utc>| -> ArrayRef {
+        let micros = rows.iter().map(|row| Some(pick(row).timestamp_micros()));
+        Arc::new(micros.collect::<TimestampMicrosecondArray>().with_timezone("UTC"))
+    };
+    let count = |value: u64| i64::try_from(value).ok();
+    let columns = vec![
+        text(&|row| row.table.as_ref().map(ToString::to_string)),
+        text(&|row| row.table_id.clone()),
+        text(&|row| Some(row.batch_id.to_string())),
+        text(&|row| Some(row.source.path.clone())),
+        text(&|_| None),
+        text(&|_| None),
+        Arc::new(Int32Array::new_null(rows.len())),
+        long(&|_| None),
+        long(&|_| None),
+        text(&|row| Some(row.source.etag.clone())),
+        time(&|row| row.source.last_modified),
+        text(&|row| row.source.sequencer.clone()),
+        text(&|row| row.sha256.clone()),
+        long(&|row| count(row.source.bytes)),
+        text(&|row| Some(row.status.as_str().to_owned())),
+        text(&|row| row.reason.clone()),
+        long(&|row| count(row.counts.rows_in)),
+        long(&|row| count(row.counts.loaded)),
+        long(&|row| count(row.counts.quarantined)),
+        long(&|row| count(row.counts.ignored)),
+        text(&|row| row.contract_hash.clone()),
+        long(&|row| row.txn),
+        long(&|row| Some(i64::from(row.attempts))),
+        time(&|row| row.first_seen),
+        time(&|row| row.settled_at),
+    ];
+    Ok(RecordBatch::try_new(schema(), columns)?)
+}
+
+fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
+    batch.column_by_name(name).ok_or_else(|| Error::corrupt(format!("ledger: no column `{name}`")))
+}
+
+fn text_at(batch: &RecordBatch, name: &str, row: usize) -> Result<Option<String>> {
+    let array = column(batch, name)?
+        .as_string_opt::<i32>()
+        .ok_or_else(|| Error::corrupt(format!("ledger: column `{name}` is not text")))?;
+    Ok((!array.is_null(row)).then(|| array.value(row).to_owned()))
+}
+
+fn long_at(batch: &RecordBatch, name: &str, row: usize) -> Result<Option<i64>> {
+    let array = column(batch, name)?
+        .as_primitive_opt::<Int64Type>()
+        .ok_or_else(|| Error::corrupt(format!("ledger: column `{name}` is not int64")))?;
+    Ok((!array.is_null(row)).then(|| array.value(row)))
+}
+
+fn time_at(batch: &RecordBatch, name: &str, row: usize) -> Result<DateTime<Utc>> {
+    let array = column(batch, name)?
+        .as_primitive_opt::<TimestampMicrosecondType>()
+        .ok_or_else(|| Error::corrupt(format!("ledger: column `{name}` is not a timestamp")))?;
+    let micros = if array.is_null(row) { 0 } else { array.value(row) };
+    Ok(DateTime::from_timestamp_micros(micros).unwrap_or_default())
+}
+
+fn row_at(batch: &RecordBatch, row: usize) -> Result<LedgerRow> {
+    let count = |name: &str| -> Result<u64> {
+        Ok(u64::try_from(long_at(batch, name, row)?.unwrap_or_default()).unwrap_or_default())
+    };
+    let required = |name: &str| -> Result<String> {
+        text_at(batch, name, row)?.ok_or_else(|| Error::corrupt(format!("ledger: a row without `{name}`")))
+    };
+    Ok(LedgerRow {
+        table: text_at(batch, "table", row)?.map(|name| name.parse()).transpose()?,
+        table_id: text_at(batch, "table_id", row)?,
+        batch_id: BatchId::from(required("batch_id")?),
+        source: FileVersion {
+            path: required("path")?,
+            etag: text_at(batch, "etag", row)?.unwrap_or_default(),
+            bytes: count("bytes")?,
+            last_modified: time_at(batch, "last_modified", row)?,
+            sequencer: text_at(batch, "sequencer", row)?,
+        },
+        sha256: text_at(batch, "sha256", row)?,
+        status: required("status")?.parse()?,
+        reason: text_at(batch, "reason", row)?,
+        counts: Counts {
+            rows_in: count("rows_in")?,
+            loaded: count("loaded")?,
+            quarantined: count("quarantined")?,
+            ignored: count("ignored")?,
+        },
+        contract_hash: text_at(batch, "contract_hash", row)?,
+        txn: long_at(batch, "txn", row)?,
+        attempts: u32::try_from(count("attempts")?).unwrap_or(u32::MAX),
+        first_seen: time_at(batch, "first_seen", row)?,
+        settled_at: time_at(batch, "settled_at", row)?,
+    })
+}
+
+/// What the ledger says about one table (by its Delta id).
+#[derive(Debug, Default, Clone)]
+pub struct TableLedger {
+    /// The row that counts for each batch: the terminal one, else the last.
+    pub batches: HashMap<BatchId, LedgerRow>,
+    /// All terminal batches of each path, in the ledger's order.
+    pub paths: HashMap<String, Vec<BatchId>>,
+}
+
+impl TableLedger {
+    /// Whether nothing more will happen to a batch.
+    #[must_use]
+    pub fn is_terminal(&self, batch: &BatchId) -> bool {
+        self.batches.get(batch).is_some_and(|row| row.status.is_terminal())
+    }
+
+    /// The versions of a path that stand or stood (`loaded`, `empty`, `duplicate`), in the ledger's order; the last one
+    /// is the standing version.
+    pub fn standing<'a>(&'a self, path: &str) -> impl DoubleEndedIterator<Item = &'a LedgerRow> {
+        self.paths
+            .get(path)
+            .into_iter()
+            .flatten()
+            .filter_map(|batch| self.batches.get(batch))
+            .filter(|row| row.status.stands())
+    }
+
+    fn insert(&mut self, row: LedgerRow) {
+        if self.is_terminal(&row.batch_id) {
+            return;
+        }
+        if row.status.is_terminal() {
+            self.paths.entry(row.source.path.clone()).or_default().push(row.batch_id.clone());
+        }
+        self.batches.insert(row.batch_id.clone(), row);
+    }
+}
+
+/// The ledger at one version, indexed.
+#[derive(Debug, Default, Clone)]
+pub struct Index {
+    files: HashSet<String>,
+    version: i64,
+    txns: BTreeMap<String, i64>,
+    tables: HashMap<String, TableLedger>,
+    unclaimed: HashMap<String, HashSet<String>>,
+}
+
+impl Index {
+    /// The plan number up to which a table is settled; 0 for none.
+    #[must_use]
+    pub fn txn(&self, table_id: &str) -> i64 {
+        self.txns.get(&app_id(table_id)).copied().unwrap_or_default()
+    }
+
+    /// What is known about a table; none when it has no row.
+    #[must_use]
+    pub fn table(&self, table_id: &str) -> Option<&TableLedger> {
+        self.tables.get(table_id)
+    }
+
+    /// Whether a file version is recorded as taken by no contract.
+    #[must_use]
+    pub fn is_unclaimed(&self, path: &str, etag: &str) -> bool {
+        self.unclaimed.get(path).is_some_and(|etags| etags.contains(etag))
+    }
+
+    /// How many file versions no contract takes.
+    #[must_use]
+    pub fn unclaimed_count(&self) -> u64 {
+        self.unclaimed.values().map(|etags| etags.len() as u64).sum()
+    }
+
+    async fn read(&mut self, snapshot: &Snapshot) -> Result<()> {
+        let files = snapshot.files()?;
+        let live: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        // A rewritten ledger (compaction) is read anew: its rows keep their order by txn, not by file.
+        if !self.files.iter().all(|known| live.contains(known.as_str())) {
+            *self = Self::default();
+        }
+        let mut rows = Vec::new();
+        for file in files.iter().filter(|file| !self.files.contains(&file.path)) {
+            let mut batches = snapshot.read(file, None).await?;
+            while let Some(batch) = batches.try_next().await? {
+                for row in 0..batch.num_rows() {
+                    rows.push(row_at(&batch, row)?);
+                }
+            }
+        }
+        // The order of plans; within a plan a path has at most one standing version that matters.
+        rows.sort_by_key(|row| row.txn.unwrap_or_default());
+        for row in rows {
+            match row.table_id.clone() {
+                Some(id) => self.tables.entry(id).or_default().insert(row),
+                None => {
+                    self.unclaimed.entry(row.source.path).or_default().insert(row.source.etag);
+                }
+            }
+        }
+        self.files = files.iter().map(|file| file.path.clone()).collect();
+        self.txns = snapshot.txns().await?;
+        self.version = snapshot.version();
+        Ok(())
+    }
+}
+
+/// The ledger's table, created empty when it is not there.
+pub async fn table(lake: &Lake) -> Result<Table> {
+    if let Some(table) = lake.table(layout::LEDGER).await? {
+        return Ok(table);
+    }
+    let spec = TableSpec {
+        schema: schema(),
+        partition_by: vec!["table".to_owned()],
+        properties: BTreeMap::new(),
+        description: Some("every file version ever seen and what became of it".to_owned()),
+    };
+    let table = Table::create(&lake.store, layout::LEDGER, &spec).await?;
+    lake.keep(layout::LEDGER, &table);
+    Ok(table)
+}
+
+/// The newest state of the ledger. Incremental: only files added since the last call are read.
+pub async fn index(lake: &Lake) -> Result<Arc<Index>> {
+    let snapshot = table(lake).await?.snapshot().await?;
+    index_at(lake, &snapshot).await
+}
+
+async fn index_at(lake: &Lake, snapshot: &Snapshot) -> Result<Arc<Index>> {
+    let mut kept = lake.ledger.lock().await;
+    if kept.version != snapshot.version() || kept.files.is_empty() {
+        let mut next = Index::clone(&kept);
+        next.read(snapshot).await.map_err(|e| e.within("ledger"))?;
+        *kept = Arc::new(next);
+    }
+    Ok(Arc::clone(&kept))
+}
+
+/// What says that rows are in the ledger already.
+enum Guard<'a> {
+    /// The table's txn has reached the plan's number.
+    Txn(String, i64),
+    /// Each file version is recorded.
+    Unclaimed(&'a [LedgerRow]),
+}
+
+impl Guard<'_> {
+    async fn is_done(&self, lake: &Lake, snapshot: &Snapshot) -> Result<bool> {
+        match self {
+            Self::Txn(app, number) => Ok(snapshot.txn(app).await?.unwrap_or_default() >= *number),
+            Self::Unclaimed(rows) => {
+                let index = index_at(lake, snapshot).await?;
+                Ok(rows.iter().all(|row| index.is_unclaimed(&row.source.path, &row.source.etag)))
+            }
+        }
+    }
+
+    fn txns(&self) -> Vec<(String, i64)> {
+        match self {
+            Self::Txn(app, number) => vec![(app.clone(), *number)],
+            Self::Unclaimed(_) => Vec::new(),
+        }
+    }
+}
+
+/// Appends a plan's rows exactly once: under the table's own txn, at snapshot + 1, or not at all when they are there.
+pub async fn settle(lake: &Lake, table_id: &str, number: i64, rows: &[LedgerRow]) -> Result<()> {
+    append(lake, rows, &Guard::Txn(app_id(table_id), number)).await
+}
+
+/// Appends rows of files that no contract takes, those that are not there yet.
+pub async fn record_unclaimed(lake: &Lake, rows: &[LedgerRow]) -> Result<()> {
+    append(lake, rows, &Guard::Unclaimed(rows)).await
+}
+
+async fn append(lake: &Lake, rows: &[LedgerRow], guard: &Guard<'_>) -> Result<()> {
+    let ledger = table(lake).await?;
+    let batch = to_batch(rows)?;
+    let mut adds = None;
+    for attempt in 0..ATTEMPTS {
+        let snapshot = ledger.snapshot().await?;
+        if guard.is_done(lake, &snapshot).await? {
+            return Ok(());
+        }
+        if adds.is_none() {
+            let mut writer = Writer::new(
+                &lake.store,
+                layout::LEDGER,
+                schema(),
+                &["table".to_owned()],
+                WriterOptions::default(),
+                Arc::clone(&lake.clock),
+            );
+            writer.write(&batch).await?;
+            adds = Some(writer.finish().await?);
+        }
+        let change = Change {
+            operation: "WRITE".to_owned(),
+            adds: adds.clone().unwrap_or_default(),
+            txns: guard.txns(),
+            ..Change::default()
+        };
+        match ledger.commit(&snapshot, change).await? {
+            Outcome::Committed(_) => return Ok(()),
+            Outcome::Unknown(error) => {
+                tracing::debug!(attempt, error = %error, "ledger commit refused or unknown, looking again");
+                lake.pause(attempt).await;
+            }
+        }
+    }
+    Err(Error::conflict("ledger: other writers were quicker every time")
+        .remedy("nothing is lost: the next tick settles it"))
+}
+
+/// All rows of the ledger as batches, for commands that show it.
+pub async fn rows(lake: &Lake, only: Option<&TableName>) -> Result<Vec<LedgerRow>> {
+    let snapshot = table(lake).await?.snapshot().await?;
+    let mut found = Vec::new();
+    for file in snapshot.files()?.iter() {
+        let mut batches = snapshot.read(file, None).await?;
+        while let Some(batch) = batches.try_next().await? {
+            for row in 0..batch.num_rows() {
+                let row = row_at(&batch, row)?;
+                if only.is_none() || row.table.as_ref() == only {
+                    found.push(row);
+                }
+            }
+        }
+    }
+    found.sort_by(|a, b| (a.settled_at, &a.source.path).cmp(&(b.settled_at, &b.source.path)));
+    Ok(found)
+}

@@ -1,0 +1,170 @@
+//! Plan: decide about everything that was sifted, and write the decision down before anything is committed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::{Error, Result};
+use crate::layout;
+use crate::manifest::{Counts, Manifest, Plan, PlannedRow, StagedFormat, Status};
+use crate::pipeline::lake::Lake;
+use crate::pipeline::ledger::{LedgerRow, TableLedger};
+use crate::pipeline::sift::Sifted;
+use crate::pipeline::staging;
+use crate::pipeline::versions::{self, Candidate, Decision};
+use crate::schema::{Contract, WriteMode};
+use crate::store::Put;
+
+/// Most batches in one plan: a slice that is settled well inside a function's time.
+const MOST_BATCHES: usize = 2_000;
+
+/// How often another plan number is drawn when one is taken.
+const NUMBERS: usize = 20;
+
+/// Decides about everything sifted. `prev` is the table's plan number. None when there is nothing to decide.
+pub async fn make(
+    lake: &Lake,
+    contract: &Contract,
+    table_id: &str,
+    prev: i64,
+    sifted: &Sifted,
+    known: &TableLedger,
+) -> Result<Option<Plan>> {
+    let manifests = &sifted.manifests[..sifted.manifests.len().min(MOST_BATCHES)];
+    let mut rows: Vec<PlannedRow> = sifted.notes.iter().map(|(note, paths)| note_row(note, paths)).collect();
+    let mut decisions = decide(lake, contract, manifests, known).await?;
+    for (position, manifest) in manifests.iter().enumerate() {
+        let notes = sifted.notes_of_manifests.get(&manifest.batch_id).cloned().unwrap_or_default();
+        let decision = decisions.remove(&position).unwrap_or(Decision { status: manifest.status, reason: None });
+        rows.push(batch_row(manifest, decision, notes));
+    }
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let mut plan = Plan {
+        version: 1,
+        table: contract.table.clone(),
+        table_id: table_id.to_owned(),
+        number: prev,
+        prev,
+        contract_hash: contract.hash.clone(),
+        rows,
+        made_at: lake.clock.now(),
+    };
+    put(lake, &mut plan).await?;
+    Ok(Some(plan))
+}
+
+/// Puts the plan under a number of its own. Taken or not surely written: another number.
+async fn put(lake: &Lake, plan: &mut Plan) -> Result<()> {
+    let mut last_error = None;
+    for _ in 0..NUMBERS {
+        plan.number = (plan.number + 1).max(lake.clock.now().timestamp_micros());
+        let path = layout::plan(&plan.table, plan.number);
+        match lake.store.put_if_absent(&path, staging::to_json(plan)?).await? {
+            Put::Created => return Ok(()),
+            Put::Exists => {}
+            Put::Unknown(error) => last_error = Some(error),
+        }
+    }
+    Err(last_error.unwrap_or_else(|| Error::conflict(format!("{}: no free plan number", plan.table))))
+}
+
+/// Decisions about manifests with rows, by position. The others (refused, ignored, superseded) are as they are.
+async fn decide(
+    lake: &Lake,
+    contract: &Contract,
+    manifests: &[Manifest],
+    known: &TableLedger,
+) -> Result<BTreeMap<usize, Decision>> {
+    let mut by_path: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (position, manifest) in manifests.iter().enumerate() {
+        if matches!(manifest.status, Status::Loaded | Status::Empty) {
+            by_path.entry(&manifest.source.path).or_default().push(position);
+        }
+    }
+    let mut decisions = BTreeMap::new();
+    for (path, positions) in &by_path {
+        let standing: Vec<&LedgerRow> = known.standing(path).collect();
+        let versions: BTreeSet<&str> = positions
+            .iter()
+            .map(|position| manifests[*position].source.etag.as_str())
+            .chain(standing.iter().map(|row| row.source.etag.as_str()))
+            .collect();
+        // Asked after the listing: the version that is landed now is the newest, whatever its times say.
+        let landed = if versions.len() > 1 { lake.landing.head(path).await? } else { None };
+        let candidates: Vec<Candidate<'_>> = positions
+            .iter()
+            .map(|position| Candidate {
+                source: &manifests[*position].source,
+                sha256: manifests[*position].sha256.as_deref(),
+                found: manifests[*position].status,
+            })
+            .collect();
+        let landed = landed.as_ref().map(|version| version.etag.as_str());
+        let judged = versions::judge(contract.on_overwrite, &candidates, &standing, landed);
+        decisions.extend(positions.iter().copied().zip(judged));
+    }
+    if contract.write_mode == WriteMode::Overwrite {
+        only_the_greatest(manifests, known, &mut decisions);
+    }
+    Ok(decisions)
+}
+
+/// Overwrite: the table is the content of the greatest path.
+fn only_the_greatest(manifests: &[Manifest], known: &TableLedger, decisions: &mut BTreeMap<usize, Decision>) {
+    let stored = known.paths.keys().filter(|path| known.standing(path).next().is_some()).max().cloned();
+    let planned = decisions
+        .iter()
+        .filter(|(_, decision)| decision.status.stands())
+        .map(|(position, _)| manifests[*position].source.path.clone())
+        .max();
+    let Some(greatest) = stored.max(planned) else { return };
+    for (position, decision) in decisions {
+        if decision.status.stands() && manifests[*position].source.path < greatest {
+            *decision =
+                Decision { status: Status::Superseded, reason: Some("write_mode: overwrite keeps the greatest file") };
+        }
+    }
+}
+
+fn note_row(note: &crate::manifest::Note, paths: &[String]) -> PlannedRow {
+    PlannedRow {
+        batch_id: note.batch_id.clone(),
+        generation: None,
+        notes: paths.to_vec(),
+        source: note.source.clone(),
+        sha256: None,
+        contract_hash: note.contract_hash.clone(),
+        status: note.status,
+        reason: Some(note.reason.clone()),
+        counts: Counts::default(),
+        files: Vec::new(),
+        rejects: None,
+        sweep: Vec::new(),
+        add_columns: Vec::new(),
+        attempts: note.attempts,
+        first_seen: note.at,
+    }
+}
+
+fn batch_row(manifest: &Manifest, decision: Decision, notes: Vec<String>) -> PlannedRow {
+    let gives_rows = matches!(decision.status, Status::Loaded | Status::Empty);
+    let gives_rejects = gives_rows || decision.status == Status::Refused;
+    let staged = manifest.files.iter().filter(|file| file.format == StagedFormat::Arrow);
+    PlannedRow {
+        batch_id: manifest.batch_id.clone(),
+        generation: Some(manifest.generation),
+        notes,
+        source: manifest.source.clone(),
+        sha256: manifest.sha256.clone(),
+        contract_hash: manifest.contract_hash.clone(),
+        status: decision.status,
+        reason: decision.reason.map(str::to_owned).or_else(|| manifest.reason.clone()),
+        counts: if gives_rows { manifest.counts } else { Counts::default() },
+        files: if gives_rows { manifest.files.clone() } else { Vec::new() },
+        rejects: manifest.rejects.clone().filter(|_| gives_rejects),
+        sweep: staged.chain(&manifest.rejects).map(|file| file.path.clone()).collect(),
+        add_columns: if gives_rows { manifest.add_columns.clone() } else { Vec::new() },
+        attempts: 1,
+        first_seen: manifest.first_seen,
+    }
+}

@@ -1,0 +1,356 @@
+//! Reading one file version: bytes -> decoded, judged, staged. Streams, so that memory does not depend on the file's size.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+
+use crate::decode::{self, DecodeError, Options, Reason, Refusal, Reject};
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout;
+use crate::manifest::{Counts, FileVersion, StagedFile, StagedFormat, Status};
+use crate::name::{BatchId, hex};
+use crate::pipeline::lake::Lake;
+use crate::pipeline::staging::ArrowSink;
+use crate::pipeline::{lineage_columns, tables};
+use crate::quality::Judge;
+use crate::quarantine;
+use crate::schema::{Contract, Source, Threshold};
+use crate::table::{Snapshot, Writer, WriterOptions, conform};
+
+/// What reading a file version gave. The files are written, but belong to nothing until a manifest names them.
+#[derive(Debug)]
+pub struct Read {
+    /// `loaded`, `empty`, `refused`, `ignored`, or `superseded` when the file changed under the reader.
+    pub status: Status,
+    /// Why, where a reason is needed.
+    pub reason: Option<String>,
+    /// The row arithmetic.
+    pub counts: Counts,
+    /// SHA-256 of the stored bytes, when they were read to the end.
+    pub sha256: Option<String>,
+    /// Columns to be added to the table.
+    pub add_columns: Vec<String>,
+    /// Staged rows.
+    pub files: Vec<StagedFile>,
+    /// Staged rejects.
+    pub rejects: Option<StagedFile>,
+}
+
+impl Read {
+    /// A file that is not read at all.
+    #[must_use]
+    pub fn ignored(reason: &str) -> Self {
+        Self { reason: Some(reason.to_owned()), ..Self::bare(Status::Ignored) }
+    }
+
+    const fn bare(status: Status) -> Self {
+        Self {
+            status,
+            reason: None,
+            counts: Counts { rows_in: 0, loaded: 0, quarantined: 0, ignored: 0 },
+            sha256: None,
+            add_columns: Vec::new(),
+            files: Vec::new(),
+            rejects: None,
+        }
+    }
+}
+
+/// Reads `version` under `contract` and stages its rows and rejects.
+///
+/// # Errors
+/// Storage that did not answer. A bad file is `refused`, a changed one `superseded`.
+pub async fn read(lake: &Lake, contract: &Arc<Contract>, version: &FileVersion, table: &Snapshot) -> Result<Read> {
+    let source = contract
+        .files()
+        .cloned()
+        .ok_or_else(|| Error::internal(format!("{}: not fed by files", contract.table)))?;
+    let job = Job {
+        lake: lake.clone(),
+        contract: Arc::clone(contract),
+        source,
+        version: version.clone(),
+        batch_id: BatchId::of_file(table.table_id(), &version.path, &version.etag),
+        handle: Handle::current(),
+    };
+    let path = version.path.clone();
+    let read = tokio::task::spawn_blocking(move || job.run())
+        .await
+        .map_err(|e| Error::internal(format!("{path}: reading stopped")).because(e))??;
+    if read.status != Status::Superseded && !lake.landing.unchanged(version).await? {
+        return Ok(Read::bare(Status::Superseded));
+    }
+    Ok(read)
+}
+
+/// Takes the hash of everything that is read through it.
+struct Hashing<R> {
+    inner: R,
+    hash: Arc<Mutex<Sha256>>,
+}
+
+impl<R: std::io::Read> std::io::Read for Hashing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.hash.lock().unwrap_or_else(PoisonError::into_inner).update(&buffer[..read]);
+        Ok(read)
+    }
+}
+
+struct Job {
+    lake: Lake,
+    contract: Arc<Contract>,
+    source: Source,
+    version: FileVersion,
+    batch_id: BatchId,
+    handle: Handle,
+}
+
+impl Job {
+    fn run(&self) -> Result<Read> {
+        let reading = match self.lake.landing.open(&self.version) {
+            Ok(reading) => reading,
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => {
+                return Ok(Read::bare(Status::Superseded));
+            }
+            Err(error) => return Err(error),
+        };
+        let hash = Arc::new(Mutex::new(Sha256::new()));
+        let content = Hashing { inner: reading.content, hash: Arc::clone(&hash) };
+        let shared = SharedReader(Arc::new(Mutex::new(content)));
+        let outcome = self.stage_rows(Box::new(shared.clone()));
+        match outcome {
+            Ok(mut read) => {
+                // What the decoder did not need (bytes after the last record) belongs to the content too.
+                std::io::copy(&mut shared.clone(), &mut std::io::sink())?;
+                let digest = hash.lock().unwrap_or_else(PoisonError::into_inner).clone().finalize();
+                read.sha256 = Some(hex(&digest));
+                Ok(read)
+            }
+            Err(DecodeError::Refused(refusal)) => self.refuse(&refusal),
+            Err(DecodeError::Read(error)) => Err(error.within(&self.version.path)),
+        }
+    }
+
+    fn stage_rows(&self, content: Box<dyn std::io::Read + Send>) -> Result<Read, DecodeError> {
+        let judge = Judge::new(&self.contract)?;
+        let options = Options { raw_columns: judge.raw_columns(), ..Options::default() };
+        let mut decoder = decode::open(&self.contract, &self.source, content, &options)?;
+        let mut rows = RowSink::new(self);
+        let mut rejects = RejectSink::new(self);
+        let mut counts = Counts::default();
+        while let Some(chunk) = decoder.next_chunk()? {
+            let judged = judge.judge(chunk)?;
+            if let Some(refusal) = judged.fail {
+                return Err(refusal.into());
+            }
+            for (rule, broken) in &judged.warned {
+                tracing::warn!(path = %self.version.path, %rule, records = broken, "rule broken, records kept");
+            }
+            counts.rows_in += judged.records;
+            counts.ignored += judged.ignored;
+            counts.loaded += judged.rows.num_rows() as u64;
+            counts.quarantined += judged.rejects.len() as u64;
+            rejects.write(&judged.rejects)?;
+            rows.write(&judged.rows)?;
+        }
+        self.check_threshold(&counts)?;
+        let unknown = decoder.unknown_columns();
+        if !unknown.is_empty() {
+            tracing::info!(path = %self.version.path, columns = ?unknown, "columns that the contract does not name");
+        }
+        let status = if counts.rows_in == 0 { Status::Empty } else { Status::Loaded };
+        Ok(Read {
+            status,
+            counts,
+            add_columns: rows.add_columns.clone(),
+            files: rows.finish()?,
+            rejects: rejects.finish()?,
+            ..Read::bare(status)
+        })
+    }
+
+    fn check_threshold(&self, counts: &Counts) -> Result<(), Refusal> {
+        let (exceeded, limit) = match self.contract.max_quarantine {
+            None => return Ok(()),
+            Some(Threshold::Records(limit)) => (counts.quarantined > limit, limit.to_string()),
+            #[expect(clippy::cast_precision_loss, reason = "a share of a record count needs no more digits")]
+            Some(Threshold::Share(share)) => {
+                (counts.quarantined as f64 > share * counts.rows_in as f64, format!("{}%", share * 100.0))
+            }
+        };
+        if !exceeded {
+            return Ok(());
+        }
+        Err(Refusal {
+            rule: "max_quarantine".to_owned(),
+            reason: format!(
+                "{} of {} records would be quarantined, more than max_quarantine: {limit}; mend the file or the contract",
+                counts.quarantined, counts.rows_in
+            ),
+            line: None,
+            byte_offset: None,
+            column: None,
+        })
+    }
+
+    /// The whole file goes to quarantine as one row without a record.
+    fn refuse(&self, refusal: &Refusal) -> Result<Read> {
+        let reject = Reject {
+            record: None,
+            line: refusal.line,
+            byte_offset: refusal.byte_offset,
+            raw: Vec::new(),
+            rules: vec![refusal.rule.clone()],
+            reasons: vec![Reason {
+                column: refusal.column.clone(),
+                rule: refusal.rule.clone(),
+                value: Some(refusal.reason.clone()),
+            }],
+        };
+        let mut rejects = RejectSink::new(self);
+        rejects.write(&[reject])?;
+        Ok(Read {
+            reason: Some(format!("{}: {}", refusal.rule, refusal.reason)),
+            rejects: rejects.finish()?,
+            ..Read::bare(Status::Refused)
+        })
+    }
+}
+
+/// A reader that can be read on after the decoder is done with it.
+#[derive(Clone)]
+struct SharedReader(Arc<Mutex<Hashing<Box<dyn std::io::Read + Send>>>>);
+
+impl std::io::Read for SharedReader {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).read(buffer)
+    }
+}
+
+/// Staged rows: Arrow for small files, final Parquet for files that are good table files by themselves.
+struct RowSink<'a> {
+    job: &'a Job,
+    target: Target,
+    add_columns: Vec<String>,
+}
+
+enum Target {
+    None,
+    Arrow(ArrowSink),
+    Parquet(Box<Writer>, SchemaRef),
+}
+
+impl<'a> RowSink<'a> {
+    const fn new(job: &'a Job) -> Self {
+        Self { job, target: Target::None, add_columns: Vec::new() }
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let job = self.job;
+        if matches!(self.target, Target::None) {
+            self.add_columns = lineage_columns::added(batch, &job.contract);
+            self.target = self.open(batch)?;
+        }
+        match &mut self.target {
+            Target::Arrow(sink) => sink.write(batch),
+            Target::Parquet(writer, schema) => {
+                let whole =
+                    lineage_columns::complete(batch, &job.version.path, &job.batch_id, job.lake.clock.now())?;
+                job.handle.block_on(writer.write(&conform(&whole, schema)?))
+            }
+            Target::None => Err(Error::internal("rows without a target")),
+        }
+    }
+
+    fn open(&self, batch: &RecordBatch) -> Result<Target> {
+        let job = self.job;
+        let lake = &job.lake;
+        let table = &job.contract.table;
+        if self.add_columns.is_empty() && tables::stages_parquet(lake, &job.contract, job.version.bytes) {
+            let schema = crate::schema::arrow::ingested_schema(&job.contract);
+            let options = WriterOptions {
+                target_bytes: lake.settings.target_file_bytes,
+                memory_bytes: lake.settings.memory_bytes / (4 * lake.settings.threads as u64),
+            };
+            let writer = Writer::new(
+                &lake.store,
+                &layout::table(table),
+                Arc::clone(&schema),
+                &job.contract.partition_by,
+                options,
+                Arc::clone(&lake.clock),
+            );
+            return Ok(Target::Parquet(Box::new(writer), schema));
+        }
+        let path = layout::staged_rows(table, &lake.clock.fresh());
+        Ok(Target::Arrow(ArrowSink::create(&lake.store, path, &batch.schema(), &job.handle)?))
+    }
+
+    fn finish(self) -> Result<Vec<StagedFile>> {
+        match self.target {
+            Target::None => Ok(Vec::new()),
+            Target::Arrow(sink) => Ok(vec![sink.finish()?]),
+            Target::Parquet(writer, _) => {
+                let folder = layout::table(&self.job.contract.table);
+                let files = self.job.handle.block_on(writer.finish())?;
+                Ok(files
+                    .into_iter()
+                    .map(|file| StagedFile {
+                        path: format!("{folder}/{}", file.path),
+                        format: StagedFormat::Parquet,
+                        rows: file.rows.unwrap_or_default(),
+                        bytes: file.size,
+                        partition_values: file.partition_values,
+                        stats: file.stats,
+                    })
+                    .collect())
+            }
+        }
+    }
+}
+
+/// Staged rejects: one Arrow file, opened with the first reject.
+struct RejectSink<'a> {
+    job: &'a Job,
+    sink: Option<ArrowSink>,
+}
+
+impl<'a> RejectSink<'a> {
+    const fn new(job: &'a Job) -> Self {
+        Self { job, sink: None }
+    }
+
+    fn write(&mut self, rejects: &[Reject]) -> Result<()> {
+        if rejects.is_empty() {
+            return Ok(());
+        }
+        let job = self.job;
+        let version = &job.version;
+        let batch = quarantine::to_batch(
+            rejects,
+            &version.path,
+            &version.etag,
+            job.batch_id.as_str(),
+            &job.contract.hash,
+        )?;
+        if self.sink.is_none() {
+            let path = layout::staged_rejects(&job.contract.table, &job.lake.clock.fresh());
+            self.sink = Some(ArrowSink::create(&job.lake.store, path, &batch.schema(), &job.handle)?);
+        }
+        match &mut self.sink {
+            Some(sink) => sink.write(&batch),
+            None => Err(Error::internal("rejects without a sink")),
+        }
+    }
+
+    fn finish(self) -> Result<Option<StagedFile>> {
+        self.sink.map(ArrowSink::finish).transpose()
+    }
+}

@@ -1,0 +1,69 @@
+//! Completeness: what lies in the landing zone and neither the ledger nor the staging area knows. Events can be lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::TryStreamExt;
+
+use crate::error::Result;
+use crate::layout;
+use crate::manifest::FileVersion;
+use crate::name::{BatchId, TableName};
+use crate::pipeline::ingest::Unclaimed;
+use crate::pipeline::lake::Lake;
+use crate::pipeline::ledger::Index;
+use crate::pipeline::{ledger, staging};
+
+/// Landed file versions that some table takes (or that nobody took note of) and that are neither settled nor staged.
+pub async fn missing(lake: &Lake) -> Result<Vec<FileVersion>> {
+    let index = ledger::index(lake).await?;
+    let mut tables: BTreeMap<TableName, Known> = BTreeMap::new();
+    for contract in lake.catalog.tables().iter().filter(|contract| contract.files().is_some()) {
+        let Some(table) = lake.table(&layout::table(&contract.table)).await? else { continue };
+        let table_id = table.snapshot().await?.table_id().to_owned();
+        let staged = staging::list(lake, &contract.table).await?;
+        let live = staged.into_iter().filter(|(_, found)| found.current().is_some()).map(|(batch, _)| batch).collect();
+        tables.insert(contract.table.clone(), Known { table_id, live });
+    }
+    let noted = noted(lake).await?;
+    let mut missing = Vec::new();
+    let mut landed = lake.landing.list();
+    while let Some(version) = landed.try_next().await? {
+        let claims = lake.catalog.claims(&version.path);
+        let is_known = if claims.is_empty() {
+            index.is_unclaimed(&version.path, &version.etag)
+                || noted.contains(&(version.path.clone(), version.etag.clone()))
+        } else {
+            claims.iter().all(|(contract, _)| {
+                tables.get(&contract.table).is_some_and(|known| known.knows(&index, &version))
+            })
+        };
+        if !is_known {
+            missing.push(version);
+        }
+    }
+    missing.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(missing)
+}
+
+struct Known {
+    table_id: String,
+    live: BTreeSet<BatchId>,
+}
+
+impl Known {
+    fn knows(&self, index: &Index, version: &FileVersion) -> bool {
+        let batch = BatchId::of_file(&self.table_id, &version.path, &version.etag);
+        self.live.contains(&batch) || index.table(&self.table_id).is_some_and(|ledger| ledger.is_terminal(&batch))
+    }
+}
+
+/// Unclaimed versions that the ledger does not have yet.
+async fn noted(lake: &Lake) -> Result<BTreeSet<(String, String)>> {
+    let mut noted = BTreeSet::new();
+    for object in lake.store.list(&layout::unclaimed_notes()).await? {
+        if let Some(unclaimed) = staging::read_json::<Unclaimed>(lake, object.location.as_ref()).await? {
+            noted.insert((unclaimed.source.path, unclaimed.source.etag));
+        }
+    }
+    Ok(noted)
+}

@@ -1,0 +1,122 @@
+//! Settle: after the table has a plan's rows, the quarantine table and the ledger get theirs, then what was staged goes.
+//! Any committer may do it, any number of times: each table is guarded by its own txn. DESIGN section 4, step 8.
+
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout;
+use crate::manifest::{Plan, StagedFile};
+use crate::pipeline::lake::Lake;
+use crate::pipeline::ledger::{self, LedgerRow};
+use crate::pipeline::{APP_ID, sift, staging, tables};
+use crate::schema::Contract;
+use crate::table::{Change, Outcome, Snapshot, Writer, WriterOptions, conform};
+
+/// How often a commit to quarantine is tried again when somebody else was quicker.
+const ATTEMPTS: usize = 50;
+
+/// Settles a plan that the table's log shows as committed.
+pub async fn settle(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()> {
+    let rejects: Vec<&StagedFile> = plan.rows.iter().filter_map(|row| row.rejects.as_ref()).collect();
+    if !rejects.is_empty() {
+        quarantine(lake, contract, plan, &rejects).await?;
+    }
+    let now = lake.clock.now();
+    let rows: Vec<LedgerRow> = plan
+        .rows
+        .iter()
+        .map(|row| LedgerRow::of_plan(&plan.table, &plan.table_id, plan.number, row, now))
+        .collect();
+    ledger::settle(lake, &plan.table_id, plan.number, &rows).await?;
+    sweep(lake, contract, plan).await
+}
+
+/// Appends the plan's rejects exactly once, before the ledger says that they are kept.
+async fn quarantine(lake: &Lake, contract: &Contract, plan: &Plan, rejects: &[&StagedFile]) -> Result<()> {
+    let table = tables::ensure_quarantine(lake, contract).await?;
+    let folder = layout::quarantine(&contract.table);
+    let mut adds = None;
+    for attempt in 0..ATTEMPTS {
+        let snapshot = table.snapshot().await?;
+        if snapshot.txn(APP_ID).await?.unwrap_or_default() >= plan.number {
+            return Ok(());
+        }
+        if adds.is_none() {
+            adds = Some(write_rejects(lake, contract, plan, &snapshot, &folder, rejects).await?);
+        }
+        let change = Change {
+            operation: "WRITE".to_owned(),
+            adds: adds.clone().unwrap_or_default(),
+            txns: vec![(APP_ID.to_owned(), plan.number)],
+            ..Change::default()
+        };
+        match table.commit(&snapshot, change).await? {
+            Outcome::Committed(_) => return Ok(()),
+            Outcome::Unknown(error) => {
+                tracing::debug!(attempt, error = %error, "quarantine commit refused or unknown, looking again");
+                lake.pause(attempt).await;
+            }
+        }
+    }
+    Err(Error::conflict(format!("{folder}: other writers were quicker every time")))
+}
+
+async fn write_rejects(
+    lake: &Lake,
+    contract: &Contract,
+    plan: &Plan,
+    snapshot: &Snapshot,
+    folder: &str,
+    rejects: &[&StagedFile],
+) -> Result<Vec<crate::table::DataFile>> {
+    let schema = snapshot.schema();
+    let options =
+        WriterOptions { target_bytes: lake.settings.target_file_bytes, memory_bytes: lake.settings.memory_bytes / 8 };
+    let mut writer =
+        Writer::new(&lake.store, folder, Arc::clone(&schema), snapshot.partition_by(), options, Arc::clone(&lake.clock));
+    for file in rejects {
+        let batches = staging::read_arrow(lake, file).await.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::corrupt(format!(
+                "{}: plan {} is committed, but its rejects {} are gone; this table stops, no other does",
+                contract.table, plan.number, file.path
+            ))
+            .remedy(format!(
+                "the rows are in the table; put the file back, or delete {} to settle without it after noting the loss",
+                layout::plan(&plan.table, plan.number)
+            )),
+            _ => error,
+        })?;
+        for batch in batches {
+            writer.write(&conform(&batch, &schema)?).await?;
+        }
+    }
+    writer.finish().await
+}
+
+/// Removes what the plan's batches left in `_alluvium`, for the batches that the ledger has: staged data and markers
+/// first, manifests last. Never data in the table's folder.
+async fn sweep(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()> {
+    let index = ledger::index(lake).await?;
+    let Some(known) = index.table(&plan.table_id) else { return Ok(()) };
+    let mut names = Vec::new();
+    let mut data = Vec::new();
+    let mut manifests = Vec::new();
+    for row in &plan.rows {
+        names.extend(row.notes.iter().cloned());
+        if !known.is_terminal(&row.batch_id) {
+            continue;
+        }
+        data.extend(row.sweep.iter().cloned());
+        let Some(newest) = row.generation else { continue };
+        for generation in 0..=newest {
+            let batch = staging::StagedBatch { manifests: vec![generation], ..staging::StagedBatch::default() };
+            manifests.extend(sift::all_names(contract, &row.batch_id, &batch));
+            if generation < newest {
+                names.push(layout::marker_gone(&plan.table, &row.batch_id, generation));
+            }
+        }
+    }
+    lake.store.delete(&names).await?;
+    lake.store.delete(&data).await?;
+    lake.store.delete(&manifests).await
+}

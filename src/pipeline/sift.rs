@@ -1,0 +1,193 @@
+//! List, then sift: what is staged for a table and may be planned. Left-overs of settled batches go, batches whose data
+//! vanished are marked to be staged anew, failed ones rest. DESIGN section 4, step 5.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use futures::{StreamExt, TryStreamExt};
+
+use crate::error::Result;
+use crate::layout;
+use crate::manifest::{FileVersion, Manifest, Note, Status};
+use crate::name::BatchId;
+use crate::pipeline::lake::Lake;
+use crate::pipeline::ledger::TableLedger;
+use crate::pipeline::staging::{self, StagedBatch};
+use crate::schema::Contract;
+
+/// Store calls under way at once.
+const CONCURRENT: usize = 32;
+
+/// What may be planned now.
+#[derive(Debug, Default)]
+pub struct Sifted {
+    /// Manifests, in the order of their paths, older first.
+    pub manifests: Vec<Manifest>,
+    /// Notes that say something new, with the paths of all notes of the batch.
+    pub notes: Vec<(Note, Vec<String>)>,
+    /// Notes of batches that also have a manifest: they go when it is settled.
+    pub notes_of_manifests: BTreeMap<BatchId, Vec<String>>,
+    /// File versions whose staged data is gone: to be enqueued again.
+    pub restage: Vec<FileVersion>,
+}
+
+impl Sifted {
+    /// Whether there is nothing to plan.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.manifests.is_empty() && self.notes.is_empty()
+    }
+
+    /// Staged rows.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.manifests.iter().map(|manifest| manifest.counts.rows_in).sum()
+    }
+
+    /// Staged bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.manifests.iter().flat_map(|manifest| &manifest.files).map(|file| file.bytes).sum()
+    }
+
+    /// When the oldest of what may be planned was staged or noted.
+    #[must_use]
+    pub fn oldest(&self) -> Option<DateTime<Utc>> {
+        let staged = self.manifests.iter().map(|manifest| manifest.staged_at);
+        staged.chain(self.notes.iter().map(|(note, _)| note.at)).min()
+    }
+}
+
+/// Lists and sifts. `table_id` is the id of the table that the ledger was read for.
+pub async fn sift(lake: &Lake, contract: &Contract, table_id: &str, known: &TableLedger) -> Result<Sifted> {
+    let mut sifted = Sifted::default();
+    let staged = staging::list(lake, &contract.table).await?;
+    let mut leftovers = Vec::new();
+    let mut wanted = Vec::new();
+    for (batch, found) in staged {
+        if known.is_terminal(&batch) {
+            leftovers.extend(all_names(contract, &batch, &found));
+            continue;
+        }
+        if found.is_gone() {
+            if let Some(source) = source_to_restage(lake, contract, &batch, &found, known).await? {
+                sifted.restage.push(source);
+            }
+        }
+        wanted.push((batch, found));
+    }
+    // Only names: the data of a settled batch may be live in the table.
+    lake.store.delete(&leftovers).await?;
+    let looked: Vec<Look> = futures::stream::iter(wanted)
+        .map(|(batch, found)| look(lake, contract, table_id, batch, found))
+        .buffered(CONCURRENT)
+        .try_collect()
+        .await?;
+    for look in looked {
+        take(lake, look, known, &mut sifted).await?;
+    }
+    sifted.manifests.sort_by(|a, b| {
+        (&a.source.path, a.source.last_modified, &a.batch_id).cmp(&(&b.source.path, b.source.last_modified, &b.batch_id))
+    });
+    Ok(sifted)
+}
+
+/// What was found out about one staged batch.
+struct Look {
+    batch: BatchId,
+    notes: Vec<String>,
+    manifest: Option<Manifest>,
+    restage: Option<FileVersion>,
+}
+
+async fn look(
+    lake: &Lake,
+    contract: &Contract,
+    table_id: &str,
+    batch: BatchId,
+    found: StagedBatch,
+) -> Result<Look> {
+    let mut look = Look { batch, notes: found.notes.clone(), manifest: None, restage: None };
+    let Some(generation) = found.current() else { return Ok(look) };
+    let path = layout::manifest(&contract.table, &look.batch, generation);
+    let Some(manifest) = staging::read_json::<Manifest>(lake, &path).await? else { return Ok(look) };
+    if manifest.table_id != table_id {
+        // Staged for a table of that name that was dropped: its files are missing for the new one, reconcile finds them.
+        tracing::warn!(%path, "manifest of a table that is no more, removed");
+        lake.store.delete(&[path]).await?;
+        return Ok(look);
+    }
+    if found.failed.contains(&generation) {
+        if manifest.contract_hash != contract.hash {
+            staging::put_marker(lake, &layout::marker_gone(&contract.table, &look.batch, generation)).await?;
+            look.restage = Some(manifest.source);
+        }
+        return Ok(look);
+    }
+    for file in manifest.files.iter().chain(&manifest.rejects) {
+        if lake.store.head(&file.path).await?.is_none() {
+            tracing::warn!(path = %file.path, source = %manifest.source.path, "staged data is gone, staging anew");
+            staging::put_marker(lake, &layout::marker_gone(&contract.table, &look.batch, generation)).await?;
+            look.restage = Some(manifest.source);
+            return Ok(look);
+        }
+    }
+    look.manifest = Some(manifest);
+    Ok(look)
+}
+
+async fn take(lake: &Lake, look: Look, known: &TableLedger, sifted: &mut Sifted) -> Result<()> {
+    sifted.restage.extend(look.restage);
+    if let Some(manifest) = look.manifest {
+        if !look.notes.is_empty() {
+            sifted.notes_of_manifests.insert(look.batch, look.notes);
+        }
+        sifted.manifests.push(manifest);
+        return Ok(());
+    }
+    let mut newest: Option<Note> = None;
+    for path in &look.notes {
+        let Some(note) = staging::read_json::<Note>(lake, path).await? else { continue };
+        if newest.as_ref().is_none_or(|other| other.at < note.at) {
+            newest = Some(note);
+        }
+    }
+    let Some(note) = newest else { return Ok(()) };
+    if known.batches.get(&look.batch).is_some_and(|last| last.status == note.status) {
+        return lake.store.delete(&look.notes).await;
+    }
+    sifted.notes.push((note, look.notes));
+    Ok(())
+}
+
+/// A gone batch is enqueued again, unless it is known that its source is missing (then reconcile finds it if it returns).
+async fn source_to_restage(
+    lake: &Lake,
+    contract: &Contract,
+    batch: &BatchId,
+    found: &StagedBatch,
+    known: &TableLedger,
+) -> Result<Option<FileVersion>> {
+    if known.batches.get(batch).is_some_and(|last| last.status == Status::Missing) {
+        return Ok(None);
+    }
+    for path in &found.notes {
+        if let Some(note) = staging::read_json::<Note>(lake, path).await?
+            && note.status == Status::Missing
+        {
+            return Ok(None);
+        }
+    }
+    let Some(newest) = found.manifests.iter().max() else { return Ok(None) };
+    let path = layout::manifest(&contract.table, batch, *newest);
+    Ok(staging::read_json::<Manifest>(lake, &path).await?.map(|manifest| manifest.source))
+}
+
+/// All names of a batch in the manifest folder: markers first, manifests last.
+pub fn all_names(contract: &Contract, batch: &BatchId, found: &StagedBatch) -> Vec<String> {
+    let table = &contract.table;
+    let gone = found.gone.iter().map(|generation| layout::marker_gone(table, batch, *generation));
+    let failed = found.failed.iter().map(|generation| layout::marker_failed(table, batch, *generation));
+    let manifests = found.manifests.iter().map(|generation| layout::manifest(table, batch, *generation));
+    gone.chain(failed).chain(found.notes.iter().cloned()).chain(manifests).collect()
+}

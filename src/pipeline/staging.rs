@@ -1,0 +1,211 @@
+//! Staged objects: writing rows and rejects under fresh names, putting manifests and notes, listing what is staged.
+//! Workers only ever add here; deleting is the committer's, after the ledger has the batch.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::writer::StreamWriter;
+use object_store::buffered::BufWriter;
+use serde::de::DeserializeOwned;
+use tokio_util::io::SyncIoBridge;
+
+use crate::error::{Error, Result};
+use crate::layout::{self, StagedName};
+use crate::manifest::{Manifest, Note, StagedFile, StagedFormat};
+use crate::name::{BatchId, TableName};
+use crate::pipeline::lake::Lake;
+use crate::store::{Put, Store};
+
+/// Bytes that are collected before an upload in parts begins.
+const PART_BYTES: usize = 8 << 20;
+
+/// Counts what goes through it, so that a staged file's size is known without asking the store.
+struct Counting<W> {
+    inner: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counting<W> {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        let written = self.inner.write(buffer)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Writes one staged Arrow file, batch by batch, from a blocking thread.
+pub struct ArrowSink {
+    path: String,
+    rows: u64,
+    writer: StreamWriter<Counting<SyncIoBridge<BufWriter>>>,
+}
+
+impl ArrowSink {
+    /// Opens a new object at `path`. Must be called on a thread that may block, within the runtime `handle`.
+    pub fn create(store: &Store, path: String, schema: &SchemaRef, handle: &tokio::runtime::Handle) -> Result<Self> {
+        let upload = BufWriter::with_capacity(store.object_store(), store.path(&path)?, PART_BYTES);
+        let bridge = SyncIoBridge::new_with_handle(upload, handle.clone());
+        let writer = StreamWriter::try_new(Counting { inner: bridge, bytes: 0 }, schema)?;
+        Ok(Self { path, rows: 0, writer })
+    }
+
+    /// Adds rows.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.rows += batch.num_rows() as u64;
+        self.writer.write(batch).map_err(|e| Error::from(e).within(&self.path))
+    }
+
+    /// Completes the object. Until then nothing is visible at the path.
+    pub fn finish(self) -> Result<StagedFile> {
+        let Self { path, rows, writer } = self;
+        let mut counting = writer.into_inner().map_err(|e| Error::from(e).within(&path))?;
+        counting.inner.shutdown().map_err(|e| Error::from(e).within(&path))?;
+        Ok(StagedFile {
+            path,
+            format: StagedFormat::Arrow,
+            rows,
+            bytes: counting.bytes,
+            partition_values: BTreeMap::new(),
+            stats: None,
+        })
+    }
+}
+
+/// What is staged for one batch.
+#[derive(Debug, Clone, Default)]
+pub struct StagedBatch {
+    /// Generations that have a manifest.
+    pub manifests: Vec<u32>,
+    /// Generations marked gone.
+    pub gone: Vec<u32>,
+    /// Generations marked failed.
+    pub failed: Vec<u32>,
+    /// Paths of notes.
+    pub notes: Vec<String>,
+}
+
+impl StagedBatch {
+    /// The generation that counts: the newest with a manifest, unless it is marked gone.
+    #[must_use]
+    pub fn current(&self) -> Option<u32> {
+        self.manifests.iter().copied().max().filter(|generation| !self.gone.contains(generation))
+    }
+
+    /// Whether the batch must be staged anew: its newest generation is marked gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.current().is_none() && !self.gone.is_empty()
+    }
+}
+
+/// Everything in a table's manifest folder, by batch.
+pub async fn list(lake: &Lake, table: &TableName) -> Result<BTreeMap<BatchId, StagedBatch>> {
+    let mut batches: BTreeMap<BatchId, StagedBatch> = BTreeMap::new();
+    for object in lake.store.list(&layout::manifests(table)).await? {
+        let path = object.location.to_string();
+        let file_name = path.rsplit('/').next().unwrap_or_default();
+        match layout::parse_staged(file_name) {
+            Some(StagedName::Manifest(batch, generation)) => {
+                batches.entry(batch).or_default().manifests.push(generation);
+            }
+            Some(StagedName::Gone(batch, generation)) => batches.entry(batch).or_default().gone.push(generation),
+            Some(StagedName::Failed(batch, generation)) => batches.entry(batch).or_default().failed.push(generation),
+            Some(StagedName::Note(batch)) => batches.entry(batch).or_default().notes.push(path),
+            None => tracing::warn!(%path, "unknown object among the manifests, left alone"),
+        }
+    }
+    Ok(batches)
+}
+
+/// The generation under which a batch is to be staged: the lowest without a marker `.gone`.
+pub async fn next_generation(lake: &Lake, table: &TableName, batch: &BatchId) -> Result<u32> {
+    let mut generation = 0;
+    while lake.store.head(&layout::marker_gone(table, batch, generation)).await?.is_some() {
+        generation += 1;
+    }
+    Ok(generation)
+}
+
+/// Whether a batch has its manifest in this generation.
+pub async fn has_manifest(lake: &Lake, table: &TableName, batch: &BatchId, generation: u32) -> Result<bool> {
+    Ok(lake.store.head(&layout::manifest(table, batch, generation)).await?.is_some())
+}
+
+/// Puts a manifest where none is. Somebody else's manifest for the same generation is as good as ours.
+pub async fn put_manifest(lake: &Lake, manifest: &Manifest) -> Result<()> {
+    manifest.counts.balanced(format_args!("{} {}", manifest.table, manifest.source.path))?;
+    let path = layout::manifest(&manifest.table, &manifest.batch_id, manifest.generation);
+    put(lake, &path, &to_json(manifest)?).await
+}
+
+/// Puts an empty marker.
+pub async fn put_marker(lake: &Lake, path: &str) -> Result<()> {
+    put(lake, path, &[]).await
+}
+
+/// Puts a note under a fresh name.
+pub async fn put_note(lake: &Lake, note: &Note) -> Result<()> {
+    let path = layout::note(&note.table, &note.batch_id, &lake.clock.fresh());
+    put(lake, &path, &to_json(note)?).await
+}
+
+/// Put if absent; an unknown outcome is settled by looking.
+async fn put(lake: &Lake, path: &str, bytes: &[u8]) -> Result<()> {
+    match lake.store.put_if_absent(path, bytes.to_vec()).await? {
+        Put::Created | Put::Exists => Ok(()),
+        Put::Unknown(error) => match lake.store.head(path).await {
+            Ok(Some(_)) => Ok(()),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Reads a stored JSON object; none when it is gone.
+pub async fn read_json<T: DeserializeOwned>(lake: &Lake, path: &str) -> Result<Option<T>> {
+    let Some(bytes) = lake.store.get(path).await? else { return Ok(None) };
+    let parsed = serde_json::from_slice(&bytes).map_err(|e| {
+        Error::corrupt(format!("{path} cannot be read"))
+            .because(e)
+            .remedy("it was written by a newer version, or damaged: upgrade, or move the object away")
+    })?;
+    Ok(Some(parsed))
+}
+
+/// The JSON form of a stored object.
+pub fn to_json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|e| Error::internal("a stored object has no JSON form").because(e))
+}
+
+/// The rows of a staged Arrow file. Holds the file's bytes in memory.
+pub async fn read_arrow(lake: &Lake, file: &StagedFile) -> Result<Vec<RecordBatch>> {
+    let Some(bytes) = lake.store.get(&file.path).await? else {
+        return Err(Error::not_found(format!("staged file {} is gone", file.path)));
+    };
+    let corrupt = |e: arrow::error::ArrowError| Error::corrupt(format!("staged file {}", file.path)).because(e);
+    let decoder = &mut arrow::ipc::reader::StreamDecoder::new();
+    let mut buffer = arrow::buffer::Buffer::from(bytes);
+    let mut batches = Vec::new();
+    while let Some(batch) = decoder.decode(&mut buffer).map_err(corrupt)? {
+        batches.push(batch);
+    }
+    decoder.finish().map_err(corrupt)?;
+    let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+    if rows != file.rows {
+        return Err(Error::corrupt(format!("staged file {} has {rows} rows, its manifest says {}", file.path, file.rows)));
+    }
+    Ok(batches)
+}
+
+/// Shared handle for code that writes staged files from blocking threads.
+pub fn runtime() -> Result<Arc<tokio::runtime::Handle>> {
+    tokio::runtime::Handle::try_current()
+        .map(Arc::new)
+        .map_err(|e| Error::internal("no runtime on this thread").because(e))
+}

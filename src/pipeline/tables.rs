@@ -1,0 +1,107 @@
+//! Tables that files feed: created empty by whoever needs them first, with the contract's schema and the lineage columns.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+
+use crate::error::{Error, Result};
+use crate::layout;
+use crate::pipeline::lake::Lake;
+use crate::quarantine::quarantine_schema;
+use crate::schema::arrow::ingested_schema;
+use crate::schema::{Contract, WriteMode};
+use crate::table::{Table, TableSpec};
+
+/// The ingested table of a contract, created empty when it is not there.
+pub async fn ensure(lake: &Lake, contract: &Contract) -> Result<Table> {
+    let folder = layout::table(&contract.table);
+    if let Some(table) = lake.table(&folder).await? {
+        return Ok(table);
+    }
+    let spec = TableSpec {
+        schema: ingested_schema(contract),
+        partition_by: contract.partition_by.clone(),
+        properties: contract.properties.clone(),
+        description: contract.description.clone(),
+    };
+    create(lake, &folder, &spec).await
+}
+
+/// The quarantine table of a contract, created empty when it is not there.
+pub async fn ensure_quarantine(lake: &Lake, contract: &Contract) -> Result<Table> {
+    let folder = layout::quarantine(&contract.table);
+    if let Some(table) = lake.table(&folder).await? {
+        return Ok(table);
+    }
+    let spec = TableSpec {
+        schema: quarantine_schema(),
+        partition_by: Vec::new(),
+        properties: std::collections::BTreeMap::new(),
+        description: Some(format!("records that {} refused", contract.table)),
+    };
+    create(lake, &folder, &spec).await
+}
+
+async fn create(lake: &Lake, folder: &str, spec: &TableSpec) -> Result<Table> {
+    let table = Table::create(&lake.store, folder, spec).await.map_err(|e| e.within(folder))?;
+    lake.keep(folder, &table);
+    Ok(table)
+}
+
+/// The stored schema with what the contract (and `add_columns`) adds to it; none when nothing is added.
+///
+/// Columns that the contract no longer names stay, nullable. A column whose type changed is refused, unless every stored
+/// value keeps its meaning in place (nothing is rewritten here).
+///
+/// # Errors
+/// A name that the table has with another type.
+pub fn evolved(stored: &SchemaRef, contract: &Contract, add_columns: &[String]) -> Result<Option<SchemaRef>> {
+    let declared = ingested_schema(contract);
+    let mut fields: Vec<Arc<Field>> = Vec::with_capacity(stored.fields().len());
+    let mut changed = false;
+    for field in stored.fields() {
+        let wanted = declared.field_with_name(field.name()).ok();
+        match wanted {
+            Some(wanted) if wanted.data_type() != field.data_type() => {
+                return Err(Error::invalid(format!(
+                    "{}: column `{}` is {} in the table and {} in the contract",
+                    contract.table,
+                    field.name(),
+                    field.data_type(),
+                    wanted.data_type()
+                ))
+                .remedy("give the column a new name, or a new table to the contract: stored columns keep their type"));
+            }
+            // Only ever relaxed: stored files may hold nulls from before.
+            Some(wanted) if wanted.is_nullable() && !field.is_nullable() => {
+                fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
+                changed = true;
+            }
+            None if !field.is_nullable() => {
+                fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
+                changed = true;
+            }
+            _ => fields.push(Arc::clone(field)),
+        }
+    }
+    let mut append = |field: Field| {
+        if stored.field_with_name(field.name()).is_err() && !fields.iter().any(|known| known.name() == field.name()) {
+            fields.push(Arc::new(field));
+            changed = true;
+        }
+    };
+    for field in declared.fields() {
+        append(field.as_ref().clone().with_nullable(true));
+    }
+    for name in add_columns {
+        append(Field::new(name, arrow::datatypes::DataType::Utf8, true));
+    }
+    Ok(changed.then(|| Arc::new(Schema::new(fields))))
+}
+
+/// Whether a batch of this size is worth staging as final Parquet: only appended rows are ever adopted.
+#[must_use]
+pub fn stages_parquet(lake: &Lake, contract: &Contract, source_bytes: u64) -> bool {
+    // A Parquet file is about a third of the text that it was made from.
+    contract.write_mode == WriteMode::Append && source_bytes >= lake.settings.adopt_bytes.saturating_mul(3)
+}

@@ -1,0 +1,40 @@
+//! Upsert straight from files: one stored row per key, the newest by `sequence_by`, else by `[_file, version, _row]`.
+//!
+//! A stored row needs no version column: what is planned for its path is newer than what is stored, because older versions
+//! were judged `superseded` before, and among equals a new row wins.
+
+use arrow::datatypes::SchemaRef;
+
+use crate::manifest::Plan;
+use crate::pipeline::lake::Lake;
+use crate::pipeline::replace::{self, Newer, Replacement};
+use crate::pipeline::rows::{self, Failure};
+use crate::schema::Contract;
+use crate::schema::lineage::FILE;
+use crate::table::{Snapshot, conform};
+
+/// What the plan's batches add to the table and take out of it.
+pub async fn apply(
+    lake: &Lake,
+    contract: &Contract,
+    snapshot: &Snapshot,
+    schema: &SchemaRef,
+    plan: &Plan,
+) -> Result<Replacement, Failure> {
+    // In the plan's order: by path, older versions first; within a file by record.
+    let mut incoming = Vec::new();
+    for (position, row) in plan.rows.iter().enumerate() {
+        for file in &row.files {
+            let staged = rows::staged_rows(lake, snapshot, row, file, plan.made_at).await;
+            for batch in staged.map_err(|e| rows::blame(position, e))? {
+                incoming.push(conform(&batch, schema).map_err(|e| Failure::Batch(position, e))?);
+            }
+        }
+    }
+    let mut columns = contract.sequence_by.clone();
+    if !columns.iter().any(|name| name == FILE) {
+        columns.push(FILE.to_owned());
+    }
+    let newer = Newer { columns: &columns };
+    Ok(replace::by_key(lake, snapshot, schema, &contract.primary_key, newer, incoming).await?)
+}

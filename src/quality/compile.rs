@@ -1,0 +1,194 @@
+//! Conditions of a contract's rules -> expressions over one batch: the contract's columns, then the raw ones asked for.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::{Column, DFSchema, DataFusionError, TableReference};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, Ident, visit_expressions_mut};
+
+use crate::cast::arrow_type;
+use crate::error::{Error, Result};
+use crate::schema::{Contract, OnFail, Rule};
+
+/// The qualifier of texts as they came.
+const RAW: &str = "raw";
+
+/// A rule that can be evaluated.
+#[derive(Debug)]
+pub(super) struct CompiledRule {
+    pub name: String,
+    pub check: String,
+    pub on_fail: OnFail,
+    pub covers: Vec<usize>,
+    /// Contract columns whose values the condition reads.
+    pub columns: Vec<usize>,
+    /// Contract columns whose raw texts it reads.
+    pub raw_columns: Vec<usize>,
+    pub expr: Arc<dyn PhysicalExpr>,
+}
+
+impl CompiledRule {
+    /// The column that the rule is about, if it is about one.
+    pub(super) fn only_column(&self) -> Option<usize> {
+        let mut all: Vec<usize> = self.columns.iter().chain(&self.raw_columns).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        match all.as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        }
+    }
+}
+
+/// The rules of a contract.
+pub(super) struct Compiled {
+    pub rules: Vec<CompiledRule>,
+    pub raw_columns: Vec<usize>,
+    pub schema: SchemaRef,
+}
+
+/// Compiles all rules.
+pub(super) fn compile(contract: &Contract) -> Result<Compiled> {
+    let all: Vec<usize> = (0..contract.columns.len()).collect();
+    let (schema, qualified) = input_schema(contract, &all)?;
+    if contract.rules.is_empty() {
+        return Ok(Compiled { rules: Vec::new(), raw_columns: Vec::new(), schema: input_schema(contract, &[])?.0 });
+    }
+    drop(schema);
+    let state = SessionContext::new().state();
+    let mut parsed = Vec::with_capacity(contract.rules.len());
+    for rule in &contract.rules {
+        parsed.push(parse(contract, rule, &state, &qualified).map_err(|error| error.within(in_rule(contract, rule)))?);
+    }
+    let raw_columns: Vec<usize> =
+        parsed.iter().flat_map(|rule| rule.raw_columns.iter().copied()).collect::<BTreeSet<_>>().into_iter().collect();
+    // Only raw texts that are asked for are made, so positions are fixed once all rules are known.
+    let (schema, qualified) = input_schema(contract, &raw_columns)?;
+    let mut rules = Vec::with_capacity(parsed.len());
+    for (rule, parsed) in contract.rules.iter().zip(parsed) {
+        let expr = state
+            .create_physical_expr(parsed.expr, &qualified)
+            .map_err(|error| explained(&error).within(in_rule(contract, rule)))?;
+        rules.push(CompiledRule {
+            name: rule.name.clone(),
+            check: rule.check.trim().to_owned(),
+            on_fail: rule.on_fail,
+            covers: covers(contract, rule)?,
+            columns: parsed.columns,
+            raw_columns: parsed.raw_columns,
+            expr,
+        });
+    }
+    Ok(Compiled { rules, raw_columns, schema })
+}
+
+fn in_rule(contract: &Contract, rule: &Rule) -> String {
+    format!("{}: rule {}", contract.table, rule.name)
+}
+
+fn covers(contract: &Contract, rule: &Rule) -> Result<Vec<usize>> {
+    let position = |name: &String| {
+        contract.columns.iter().position(|column| column.name == *name).ok_or_else(|| {
+            Error::invalid(format!("{}: covers `{name}`, which is no column", in_rule(contract, rule)))
+                .remedy("name columns of the contract")
+        })
+    };
+    rule.covers.iter().map(position).collect()
+}
+
+fn input_schema(contract: &Contract, raw: &[usize]) -> Result<(SchemaRef, DFSchema)> {
+    let typed = contract.columns.iter().map(|column| Field::new(&column.name, arrow_type(&column.data_type), true));
+    let texts = raw.iter().map(|index| Field::new(&contract.columns[*index].name, DataType::Utf8, true));
+    let schema: SchemaRef = Arc::new(Schema::new(typed.chain(texts).collect::<Vec<_>>()));
+    let mut qualifiers = vec![None; contract.columns.len()];
+    qualifiers.resize(schema.fields().len(), Some(TableReference::bare(RAW)));
+    let qualified = DFSchema::from_field_specific_qualified_schema(qualifiers, &schema)
+        .map_err(|error| explained(&error).within(&contract.table))?;
+    Ok((schema, qualified))
+}
+
+struct Parsed {
+    expr: Expr,
+    columns: Vec<usize>,
+    raw_columns: Vec<usize>,
+}
+
+fn parse(contract: &Contract, rule: &Rule, state: &SessionState, schema: &DFSchema) -> Result<Parsed> {
+    let dialect = state.config().options().sql_parser.dialect;
+    let mut sql = state.sql_to_expr_with_alias(&rule.check, &dialect).map_err(|error| explained(&error))?;
+    if sql.alias.is_some() {
+        return Err(Error::invalid("the check has an alias").remedy("write one condition, such as fare >= 0"));
+    }
+    resolve_names(contract, &mut sql.expr);
+    let expr = state.create_logical_expr_from_sql_expr(sql, schema).map_err(|error| explained(&error))?;
+    if expr.is_volatile() {
+        return Err(Error::invalid("the check gives another answer each time it is asked")
+            .remedy("use functions of the record's values alone"));
+    }
+    let data_type = expr.get_type(schema).map_err(|error| explained(&error))?;
+    if !matches!(data_type, DataType::Boolean | DataType::Null) {
+        return Err(Error::invalid(format!("the check gives {data_type}, not true or false"))
+            .remedy("write a condition, such as fare >= 0"));
+    }
+    let (mut columns, mut raw_columns) = (BTreeSet::new(), BTreeSet::new());
+    for column in expr.column_refs() {
+        let Some(index) = position(contract, column) else { continue };
+        if column.relation.is_some() { raw_columns.insert(index) } else { columns.insert(index) };
+    }
+    if columns.is_empty() && raw_columns.is_empty() {
+        return Err(Error::invalid("the check names no column").remedy("write a condition over columns of the table"));
+    }
+    // Planning once finds what cannot be evaluated row by row: subqueries, aggregates, window functions.
+    state.create_physical_expr(expr.clone(), schema).map_err(|error| explained(&error))?;
+    Ok(Parsed { expr, columns: columns.into_iter().collect(), raw_columns: raw_columns.into_iter().collect() })
+}
+
+fn position(contract: &Contract, column: &Column) -> Option<usize> {
+    contract.columns.iter().position(|declared| declared.name == column.name)
+}
+
+/// Unquoted names mean the column that is spelled so, else the only one that differs in case.
+fn resolve_names(contract: &Contract, expr: &mut SqlExpr) {
+    let resolved = |ident: &Ident| {
+        if ident.quote_style.is_some() {
+            return None;
+        }
+        let names = || contract.columns.iter().map(|column| column.name.as_str());
+        let exact = names().find(|name| *name == ident.value);
+        let mut alike = names().filter(|name| name.eq_ignore_ascii_case(&ident.value));
+        let found = exact.or_else(|| alike.next().filter(|_| alike.next().is_none()))?;
+        Some(Ident::with_quote('"', found))
+    };
+    let _ = visit_expressions_mut(expr, |part: &mut SqlExpr| {
+        match part {
+            SqlExpr::Identifier(ident) => {
+                if let Some(better) = resolved(ident) {
+                    *ident = better;
+                }
+            }
+            SqlExpr::CompoundIdentifier(idents) => {
+                let is_raw = idents.len() > 1 && idents[0].value.eq_ignore_ascii_case(RAW);
+                let named = usize::from(is_raw);
+                if let Some(better) = idents.get(named).and_then(resolved) {
+                    idents[named] = better;
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+}
+
+/// DataFusion's error as one of ours: the contract is wrong.
+fn explained(error: &DataFusionError) -> Error {
+    let text = error.strip_backtrace();
+    let text = text.split("\n\nBacktrace").next().unwrap_or_default();
+    Error::invalid(text.replace('\n', " ").trim().trim_end_matches('.').to_owned())
+        .remedy("correct the rule's `check` in the contract")
+}

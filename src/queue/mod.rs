@@ -1,0 +1,151 @@
+//! Durable message queues with the cloud's rules: a received message is invisible for a while and comes back unless it
+//! is deleted; every receiving counts; whoever holds an older receipt can no longer change it. At least once, unordered.
+
+mod local;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+
+pub use local::LocalQueue;
+
+/// A message lives this long from its insertion, then it is gone: the cloud's default.
+pub const TIME_TO_LIVE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The queues of one account or folder. Cheap to clone.
+#[derive(Debug, Clone)]
+pub enum Queue {
+    /// In a local folder, shared by all processes that use the folder.
+    Local(LocalQueue),
+}
+
+/// A received message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The queue it is in.
+    pub queue: String,
+    /// The same in every delivery.
+    pub id: String,
+    /// What was sent.
+    pub body: Vec<u8>,
+    /// How often it was received, this time included.
+    pub dequeue_count: u32,
+    /// Right to change it; gone as soon as anybody changes it.
+    pub receipt: String,
+    /// When it was sent.
+    pub inserted: DateTime<Utc>,
+    /// When it is gone for good.
+    pub expires: DateTime<Utc>,
+    /// When it comes back.
+    pub visible_at: DateTime<Utc>,
+}
+
+/// How many messages a queue holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// They can be received now.
+    pub visible: usize,
+    /// They are being worked on, or wait for another try.
+    pub hidden: usize,
+}
+
+impl Depth {
+    /// All of them.
+    #[must_use]
+    pub const fn total(self) -> usize {
+        self.visible + self.hidden
+    }
+}
+
+/// The queue that takes what was received too often.
+#[must_use]
+pub fn poison(queue: &str) -> String {
+    format!("{queue}-poison")
+}
+
+impl Queue {
+    /// Queues in folders below `folder`. `fsync`: a sent message survives a machine that loses power.
+    #[must_use]
+    pub fn local(folder: &Path, clock: Arc<dyn Clock>, fsync: bool) -> Self {
+        Self::Local(LocalQueue::new(folder, clock, fsync))
+    }
+
+    /// Sends one message, to be visible after `delay`; its id.
+    ///
+    /// # Errors
+    /// The message was not sent, or it is not known.
+    pub async fn send(&self, queue: &str, body: Vec<u8>, delay: Duration) -> Result<String> {
+        let ids = self.send_all(queue, vec![body], delay).await?;
+        ids.into_iter().next().ok_or_else(|| Error::internal(format!("queue {queue}: a message got no id")))
+    }
+
+    /// Sends several messages; their ids. After an error some may have been sent.
+    ///
+    /// # Errors
+    /// Not all of them were sent, or it is not known.
+    pub async fn send_all(&self, queue: &str, bodies: Vec<Vec<u8>>, delay: Duration) -> Result<Vec<String>> {
+        let queue = queue.to_owned();
+        let Self::Local(local) = self.clone();
+        blocking(move || bodies.iter().map(|body| local.send(&queue, body, delay)).collect()).await
+    }
+
+    /// Receives up to `max` visible messages and hides them for `visibility`. A queue that is not there is empty.
+    ///
+    /// # Errors
+    /// The queue cannot be read.
+    pub async fn receive(&self, queue: &str, max: usize, visibility: Duration) -> Result<Vec<Message>> {
+        let queue = queue.to_owned();
+        let Self::Local(local) = self.clone();
+        blocking(move || local.receive(&queue, max, visibility)).await
+    }
+
+    /// Hides a message for `visibility` from now. The message with its new receipt, or none when the receipt no longer
+    /// holds: then somebody else has it, or it is gone.
+    ///
+    /// # Errors
+    /// It could not be tried.
+    pub async fn extend(&self, message: &Message, visibility: Duration) -> Result<Option<Message>> {
+        let message = message.clone();
+        let Self::Local(local) = self.clone();
+        blocking(move || local.extend(message, visibility)).await
+    }
+
+    /// Deletes a message. False when the receipt no longer holds.
+    ///
+    /// # Errors
+    /// It could not be tried.
+    pub async fn delete(&self, message: &Message) -> Result<bool> {
+        let message = message.clone();
+        let Self::Local(local) = self.clone();
+        blocking(move || local.delete(&message)).await
+    }
+
+    /// Up to `max` messages as they are, visible or hidden, without receiving them. Their receipts give no right.
+    ///
+    /// # Errors
+    /// The queue cannot be read.
+    pub async fn peek(&self, queue: &str, max: usize) -> Result<Vec<Message>> {
+        let queue = queue.to_owned();
+        let Self::Local(local) = self.clone();
+        blocking(move || local.peek(&queue, max)).await
+    }
+
+    /// How many messages there are.
+    ///
+    /// # Errors
+    /// The queue cannot be read.
+    pub async fn depth(&self, queue: &str) -> Result<Depth> {
+        let queue = queue.to_owned();
+        let Self::Local(local) = self.clone();
+        blocking(move || local.depth(&queue)).await
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::internal("queue").because(error))?
+}

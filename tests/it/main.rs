@@ -1,0 +1,25 @@
+//! The integration tests: one binary, one module for each promise. They use the library as `main.rs` does, or the built
+//! binary itself.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test that cannot go on stops, and only tests read the clock and the environment by themselves"
+)]
+#![allow(unreachable_pub, reason = "a test binary is nobody's dependency")]
+
+mod command_line;
+mod committers;
+mod crash;
+mod delivery;
+mod demo;
+mod flights;
+mod late;
+mod local_host;
+mod readback;
+mod support;
+mod tidy;
+mod trouble;
+mod versions;
