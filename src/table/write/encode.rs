@@ -29,7 +29,7 @@ const PIECE_BYTES: usize = 8 << 20;
 const COLLECT_ROWS: usize = 128 << 10;
 
 /// A row group is closed at about this many encoded bytes: the unit that readers skip and share out.
-const ROW_GROUP_BYTES: usize = 32 << 20;
+const ROW_GROUP_BYTES: u64 = 32 << 20;
 
 /// Encoded bytes of a file, in order.
 pub(super) struct Piece {
@@ -79,7 +79,7 @@ impl Encoder {
         let file_schema = file_schema(&schema, partition_by);
         let (partition_at, others_at) = positions(&schema, partition_by);
         Self {
-            properties: properties(&file_schema),
+            properties: properties(&file_schema, options.target_bytes),
             schema,
             file_schema,
             partition_by: partition_by.to_vec(),
@@ -243,15 +243,17 @@ fn hand_over(file: &mut OpenFile) -> Result<Piece> {
 }
 
 /// Dictionaries for text and binary only: numbers and times seldom repeat enough to pay for them. No bounds for floats:
-/// see [`FloatBounds`].
-fn properties(schema: &Schema) -> WriterProperties {
+/// see [`FloatBounds`]. At least four row groups make a file: the size of an unfinished one is a rough guess, and a file
+/// much smaller than its target would be compacted again and again.
+fn properties(schema: &Schema, target_bytes: u64) -> WriterProperties {
+    let row_group = usize::try_from(ROW_GROUP_BYTES.min(target_bytes / 4).max(64 << 10)).unwrap_or(usize::MAX);
     let mut builder = WriterProperties::builder()
         .set_created_by(ENGINE.to_owned())
         .set_compression(Compression::SNAPPY)
         .set_dictionary_enabled(false)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_max_row_group_row_count(Some(1 << 20))
-        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES));
+        .set_max_row_group_bytes(Some(row_group));
     for field in schema.fields() {
         let mut path = vec![field.name().clone()];
         for (leaf, kind) in leaves(field.data_type(), &mut path) {
