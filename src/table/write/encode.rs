@@ -194,10 +194,15 @@ impl Encoder {
         Ok(Piece { path: file.path, bytes, last: Some(last) })
     }
 
+    /// Bytes that the open files hold.
+    fn held(&self) -> u64 {
+        self.open.values().map(|file| memory(file) as u64).sum()
+    }
+
     /// Ends row groups, the largest first, until all open files fit into memory; closes files if that is not enough.
     fn keep_to_budget(&mut self, pieces: &mut Vec<Piece>) -> Result<()> {
         let budget = self.options.memory_bytes.saturating_sub(self.pending_bytes as u64);
-        let mut held: u64 = self.open.values().map(|file| memory(file) as u64).sum();
+        let mut held = self.held();
         if held <= budget {
             return Ok(());
         }
@@ -286,5 +291,44 @@ fn leaves<'a>(kind: &'a DataType, path: &mut Vec<String>) -> Vec<(Vec<String>, &
         DataType::List(item) => below(&["list", item.name()], item.data_type(), path),
         DataType::Map(entries, _) => below(&[entries.name()], entries.data_type(), path),
         leaf => vec![(path.clone(), leaf)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, StringArray};
+    use arrow::datatypes::Field;
+
+    use super::*;
+    use crate::clock::ManualClock;
+
+    #[test]
+    fn open_files_keep_to_their_budget() {
+        const BUDGET: u64 = 2 << 20;
+        let schema: SchemaRef = Arc::new(Schema::new(vec![
+            Field::new("id", DataType::Int64, false),
+            Field::new("p", DataType::Int64, false),
+            Field::new("note", DataType::Utf8, false),
+        ]));
+        let clock = Arc::new(ManualClock::new(chrono::DateTime::UNIX_EPOCH, 1));
+        let options = WriterOptions { target_bytes: 128 << 20, memory_bytes: BUDGET };
+        let mut encoder = Encoder::new(Arc::clone(&schema), &["p".to_owned()], options, clock);
+        let mut handed = 0;
+        for step in 0..60_i64 {
+            let ids = step * 1000..(step + 1) * 1000;
+            let hash = |id: i64| crate::name::short_hash(&[&id.to_string()]).repeat(10);
+            let columns: Vec<ArrayRef> = vec![
+                Arc::new(Int64Array::from_iter_values(ids.clone())),
+                Arc::new(Int64Array::from_iter_values(ids.clone().map(|id| id % 20))),
+                Arc::new(StringArray::from_iter_values(ids.map(hash))),
+            ];
+            let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+            for piece in encoder.write(&batch).unwrap() {
+                handed += piece.bytes.len();
+            }
+            let held = encoder.held() + encoder.pending_bytes as u64;
+            assert!(held <= BUDGET, "{held} bytes are held after step {step}");
+        }
+        assert!(handed as u64 > BUDGET, "{handed} bytes in all: the budget was never met");
     }
 }
