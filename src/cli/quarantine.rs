@@ -131,8 +131,9 @@ async fn tables(lake: &Lake, only: Option<&str>) -> Result<Vec<TableName>> {
 async fn read(lake: &Lake, table: &TableName, columns: &str) -> Result<Vec<Quarantined>> {
     let engine = Engine::over(lake, Pins::default())?;
     let (layer, name) = (table.layer(), table.table());
-    let query =
-        format!("select {columns} from quarantine.{layer}.{name} where resolved is null order by file, batch_id, record");
+    let query = format!(
+        "select {columns} from quarantine.{layer}.{name} where resolved is null order by file, batch_id, record"
+    );
     let mut rows = Vec::new();
     for batch in engine.rows(&query).await? {
         rows.extend(from_batch(&batch)?);
@@ -225,8 +226,11 @@ mod tests {
 
     fn found() -> Vec<(TableName, Quarantined)> {
         let row = |file: &str, record: Option<i64>, rule: &str, column: Option<&str>, raw: &[u8]| {
-            let reason =
-                Reason { column: column.map(str::to_owned), rule: rule.to_owned(), value: Some("\"12,5x\"".to_owned()) };
+            let reason = Reason {
+                column: column.map(str::to_owned),
+                rule: rule.to_owned(),
+                value: Some("\"12,5x\"".to_owned()),
+            };
             let reject = Reject {
                 record,
                 line: record.map(|record| record + 1),

@@ -148,8 +148,13 @@ pub fn failed(error: DataFusionError) -> Error {
 fn tidy(text: &str) -> String {
     let mut text = text.trim();
     for prefix in [
-        "Error during planning: ", "Schema error: ", "SQL error: ", "Arrow error: ", "External error: ",
-        "This feature is not implemented: ", "Execution error: ",
+        "Error during planning: ",
+        "Schema error: ",
+        "SQL error: ",
+        "Arrow error: ",
+        "External error: ",
+        "This feature is not implemented: ",
+        "Execution error: ",
     ] {
         text = text.strip_prefix(prefix).unwrap_or(text);
     }
