@@ -141,21 +141,30 @@ async fn read(lake: &Lake, table: &TableName, columns: &str) -> Result<Vec<Quara
     Ok(rows)
 }
 
+/// What one file has in quarantine.
+#[derive(Default)]
+struct Share<'a> {
+    records: u64,
+    first_line: Option<i64>,
+    rules: BTreeMap<&'a str, u64>,
+}
+
 fn list_grid(found: &[(TableName, Quarantined)]) -> Grid {
-    let mut files: BTreeMap<(String, &str), (u64, BTreeMap<&str, u64>)> = BTreeMap::new();
+    let mut files: BTreeMap<(String, &str), Share<'_>> = BTreeMap::new();
     for (table, row) in found {
-        let (records, rules) = files.entry((table.to_string(), &row.file)).or_default();
+        let Share { records, first_line, rules } = files.entry((table.to_string(), &row.file)).or_default();
         *records += u64::from(row.reject.record.is_some());
+        *first_line = first_line.into_iter().chain(row.reject.line).min();
         for rule in &row.reject.rules {
             *rules.entry(rule).or_default() += 1;
         }
     }
-    let mut grid = Grid::new(&["table", "file", "records", "rules"]);
-    for ((table, file), (records, rules)) in files {
+    let mut grid = Grid::new(&["table", "file", "records", "first_line", "rules"]);
+    for ((table, file), Share { records, first_line, rules }) in files {
         let rules = rules.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
         // A file that was refused whole has no single records.
         let records = if records == 0 { "whole file".into() } else { Cell::from(records) };
-        grid.push(vec![table.into(), file.into(), records, Cell::List(rules)]);
+        grid.push(vec![table.into(), file.into(), records, first_line.into(), Cell::List(rules)]);
     }
     grid
 }
