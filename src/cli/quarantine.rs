@@ -154,7 +154,7 @@ fn list_grid(found: &[(TableName, Quarantined)]) -> Grid {
     for (table, row) in found {
         let Share { records, first_line, rules } = files.entry((table.to_string(), &row.file)).or_default();
         *records += u64::from(row.reject.record.is_some());
-        *first_line = first_line.into_iter().chain(row.reject.line).min();
+        *first_line = first_line.iter().copied().chain(row.reject.line).min();
         for rule in &row.reject.rules {
             *rules.entry(rule).or_default() += 1;
         }
