@@ -9,7 +9,7 @@ const FLOORS: [&[&str]; 7] = [
     &["cast", "decode", "quality", "quarantine", "manifest", "layout", "event", "lineage", "transform", "infer"],
     &["store", "landing", "queue", "table"],
     &["pipeline"],
-    &["config", "telemetry", "app", "http", "render"],
+    &["config", "telemetry", "app", "http", "render", "generate"],
     &["local", "doctor", "cli"],
 ];
 
