@@ -168,17 +168,6 @@ impl Store {
         }
     }
 
-    /// All objects below a folder whose path is greater than `offset`, in no order.
-    pub async fn list_after(&self, folder: &str, offset: &str) -> Result<Vec<ObjectMeta>> {
-        let path = self.path(folder)?;
-        let offset = self.path(offset)?;
-        match self.inner.list_with_offset(Some(&path), &offset).try_collect().await {
-            Ok(found) => Ok(found),
-            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
-            Err(error) => Err(Error::from(error).within(path)),
-        }
-    }
-
     /// Deletes objects; one that is gone already is fine.
     pub async fn delete(&self, paths: &[String]) -> Result<()> {
         let mut parsed = Vec::with_capacity(paths.len());

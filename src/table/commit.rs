@@ -90,7 +90,9 @@ impl Table {
         }
         actions.txns =
             change.txns.into_iter().map(|(app_id, version)| Txn { app_id, version, last_updated: Some(now) }).collect();
-        actions.removes = change.removes.iter().map(|file| file.to_remove(now, data_change)).collect();
+        let removes = change.removes.iter();
+        actions.removes =
+            removes.map(|file| file.to_remove(base.state.live.spelling(&file.path), now, data_change)).collect();
         actions.adds = change.adds.iter().map(|file| file.to_add(data_change)).collect();
         Ok(actions)
     }

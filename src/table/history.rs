@@ -42,16 +42,19 @@ impl Table {
         }
         let store = &self.inner.store;
         let folder = &self.inner.folder;
-        let listing = Listing::whole(store, folder).await?;
-        let oldest = listing.readable().map_or(newest.version(), |readable| *readable.start());
-        let range = format!("versions {oldest} to {} of table {folder} can be read", newest.version());
-        if version < oldest || version > newest.version() {
-            return Err(Error::not_found(format!("version {version} cannot be read: {range}")));
+        let state = if version < newest.version() { load(store, folder, Some(version)).await } else { Ok(None) };
+        if let Ok(Some(state)) = state {
+            return Ok(Snapshot { store: store.clone(), state: state.into() });
         }
-        match load(store, folder, Some(version)).await? {
-            Some(state) => Ok(Snapshot { store: store.clone(), state: state.into() }),
-            None => Err(Error::not_found(format!("version {version} is not there: {range}"))),
+        let oldest = Listing::of(store, folder).await?.oldest().unwrap_or(newest.version());
+        if (oldest..newest.version()).contains(&version) {
+            // It should be readable: what went wrong says more than a range.
+            state?;
         }
+        Err(Error::not_found(format!(
+            "version {version} cannot be read: versions {oldest} to {} of table {folder} can be read",
+            newest.version()
+        )))
     }
 
     async fn version_at(&self, newest: &Snapshot, instant: DateTime<Utc>) -> Result<i64> {

@@ -1,150 +1,151 @@
-//! Reading a table's state from its log: the newest checkpoint that fits, then the commits after it.
+//! Reading a version of a table: `deltalake` finds and replays its log, this file takes over what the version consists of.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-use arrow::json::WriterBuilder;
-use arrow::json::writer::LineDelimited;
-use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt};
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use serde::Deserialize;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use deltalake::kernel::engine::arrow_data::ArrowEngineData;
+use deltalake::kernel::{DataType as DeltaType, Snapshot, StructField, StructType};
+use deltalake::logstore::LogStore;
+use deltalake::{DeltaResult, DeltaTableError};
+use futures::TryStreamExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::log::{Actions, LOG, Line, LogName, commit_path};
-use super::state::State;
+use super::log::{Actions, Add, LOG, LogName, commit_path};
+use super::logstore::log_store;
+use super::state::{Meta, State};
 use crate::error::{Error, Result};
 use crate::store::Store;
 
-/// Commits are read this many at a time.
-const AHEAD: usize = 16;
-
-/// What is in the log's folder.
-#[derive(Debug, Default)]
-pub(super) struct Listing {
-    commits: BTreeSet<i64>,
-    /// The paths of complete checkpoints' files by version.
-    checkpoints: BTreeMap<i64, Vec<String>>,
-}
-
-#[derive(Deserialize)]
-struct LastCheckpoint {
-    version: i64,
-}
-
-impl Listing {
-    /// Lists the whole log.
-    pub(super) async fn whole(store: &Store, folder: &str) -> Result<Self> {
-        Ok(Self::of(store.list(&format!("{folder}/{LOG}")).await?.iter().map(|meta| meta.location.as_ref())))
-    }
-
-    /// Lists the log from the checkpoint on that `_last_checkpoint` names; the whole log if that leads nowhere.
-    async fn newest(store: &Store, folder: &str) -> Result<Self> {
-        let hint = store.get(&format!("{folder}/{LOG}/_last_checkpoint")).await?;
-        if let Some(hint) = hint.and_then(|text| serde_json::from_slice::<LastCheckpoint>(&text).ok()) {
-            let offset = format!("{folder}/{LOG}/{:020}", hint.version);
-            let found = store.list_after(&format!("{folder}/{LOG}"), &offset).await?;
-            let listing = Self::of(found.iter().map(|meta| meta.location.as_ref()));
-            if !listing.checkpoints.is_empty() {
-                return Ok(listing);
-            }
-        }
-        Self::whole(store, folder).await
-    }
-
-    fn of<'a>(paths: impl Iterator<Item = &'a str>) -> Self {
-        let mut commits = BTreeSet::new();
-        let mut parts: BTreeMap<(i64, u32), BTreeMap<u32, String>> = BTreeMap::new();
-        for path in paths {
-            match path.rsplit('/').next().and_then(LogName::parse) {
-                Some(LogName::Commit(version)) => {
-                    commits.insert(version);
-                }
-                Some(LogName::Checkpoint(version, part, of)) => {
-                    parts.entry((version, of)).or_default().insert(part, path.to_owned());
-                }
-                None => {}
-            }
-        }
-        let mut checkpoints = BTreeMap::new();
-        for ((version, of), files) in parts {
-            if files.len() == usize::try_from(of).unwrap_or(usize::MAX) {
-                checkpoints.entry(version).or_insert_with(|| files.into_values().collect());
-            }
-        }
-        Self { commits, checkpoints }
-    }
-
-    /// The versions that can be read; none when there is no table.
-    pub(super) fn readable(&self) -> Option<RangeInclusive<i64>> {
-        let newest = self.commits.last().copied().max(self.checkpoints.keys().last().copied())?;
-        // Versions are readable from a start (the first commit, or a checkpoint) if every later commit is there.
-        let mut oldest = newest;
-        while self.commits.contains(&oldest) && oldest > 0 {
-            oldest -= 1;
-        }
-        if oldest == 0 && self.commits.contains(&0) {
-            return Some(0..=newest);
-        }
-        let start = self.checkpoints.range(oldest..).next().map_or(newest, |(version, _)| *version);
-        Some(start..=newest)
-    }
-}
-
 /// The state at version `at`, or the newest; none when there is no table, or no such version.
 pub(super) async fn load(store: &Store, folder: &str, at: Option<i64>) -> Result<Option<State>> {
-    let listing = match at {
-        None => Listing::newest(store, folder).await?,
-        Some(_) => Listing::whole(store, folder).await?,
+    let Ok(version) = at.map(u64::try_from).transpose() else { return Ok(None) };
+    let log = log_store(store, folder)?;
+    let snapshot = match Snapshot::try_new(log.as_ref(), version).await {
+        Ok(snapshot) => snapshot,
+        Err(DeltaTableError::NotATable(_)) => return Ok(None),
+        Err(error) => return Err(unreadable(store, folder, error).await),
     };
-    let highest = at.unwrap_or(i64::MAX);
-    let checkpoint = listing.checkpoints.range(..=highest).next_back();
-    let first = checkpoint.map_or(0, |(version, _)| version + 1);
-    let last = listing.commits.range(..=highest).next_back().copied();
-    let last = last.max(checkpoint.map(|(version, _)| *version));
-    let Some(last) = last else { return Ok(None) };
-    if at.is_some_and(|at| at != last) {
-        return Ok(None);
+    let number = snapshot.version();
+    let number = i64::try_from(number).map_err(|e| Error::corrupt(format!("version {number}")).because(e))?;
+    // First of all: what is not understood must not be read.
+    let meta = Meta::new(folder, same(snapshot.protocol())?, same(snapshot.metadata())?)?;
+    let mut state = State::bare(folder, number, meta);
+    match transactions(&snapshot, log.as_ref()).await {
+        Ok(txns) => state.txns = Arc::new(txns),
+        Err(error) => return Err(unreadable(store, folder, error).await),
     }
-    let mut state = match checkpoint {
-        Some((version, files)) => {
-            let actions = read_checkpoint(store, folder, files).await?;
-            Some(State::first(folder, *version, None, actions)?)
+    let mut files = snapshot.files(log.as_ref(), None);
+    loop {
+        match files.try_next().await {
+            Ok(Some(batch)) => add_files(&mut state, &batch).map_err(|e| e.within(format!("table {folder}")))?,
+            Ok(None) => break,
+            Err(error) => return Err(unreadable(store, folder, error).await),
         }
-        None => None,
-    };
-    let commits = futures::stream::iter(first..=last).map(|version| read_commit(store, folder, version));
-    let mut commits = std::pin::pin!(commits.buffered(AHEAD));
-    while let Some((version, etag, actions)) = commits.try_next().await? {
-        state = Some(match state {
-            Some(state) => state.next(version, etag, actions)?,
-            None => State::first(folder, version, etag, actions)?,
-        });
     }
-    match state {
-        Some(state) if state.committed_ms.is_none() => Ok(Some(stamp(store, state).await?)),
-        state => Ok(state),
-    }
+    Ok(Some(stamp(store, state).await?))
 }
 
-/// Takes time and identity of a version that was read from a checkpoint from its commit, if that is still there.
+/// An action of `deltalake`'s as ours: the same JSON.
+fn same<T: DeserializeOwned>(action: &impl Serialize) -> Result<T> {
+    let value = serde_json::to_value(action).map_err(|e| Error::internal("delta action").because(e))?;
+    serde_json::from_value(value).map_err(|e| Error::internal("delta action").because(e))
+}
+
+/// All application transactions of a version, whatever their age.
+async fn transactions(snapshot: &Snapshot, log: &dyn LogStore) -> DeltaResult<BTreeMap<String, i64>> {
+    let snapshot = Arc::clone(snapshot.scan_builder().build()?.snapshot());
+    let engine = log.engine(None);
+    let app_id = StructField::not_null("appId", DeltaType::STRING);
+    let version = StructField::not_null("version", DeltaType::LONG);
+    let txn = DeltaType::from(StructType::try_new([app_id, version])?);
+    let schema = Arc::new(StructType::try_new([StructField::nullable("txn", txn)])?);
+    let replay = move || {
+        let mut found = BTreeMap::new();
+        for actions in snapshot.log_segment().read_actions(engine.as_ref(), schema)? {
+            let data = ArrowEngineData::try_from_engine_data(actions?.actions)?;
+            for (app_id, version) in transactions_in(data.record_batch())? {
+                // The newest commits come first.
+                found.entry(app_id).or_insert(version);
+            }
+        }
+        Ok(found)
+    };
+    tokio::task::spawn_blocking(replay).await.map_err(|e| DeltaTableError::GenericError { source: e.into() })?
+}
+
+fn transactions_in(batch: &RecordBatch) -> DeltaResult<Vec<(String, i64)>> {
+    let txns = batch.column_by_name("txn").and_then(|txn| txn.as_struct_opt());
+    let Some(txns) = txns else { return Ok(Vec::new()) };
+    let (Some(app_ids), Some(versions)) = (txns.column_by_name("appId"), txns.column_by_name("version")) else {
+        return Ok(Vec::new());
+    };
+    let app_ids = cast(app_ids, &DataType::Utf8)?;
+    let versions = cast(versions, &DataType::Int64)?;
+    let (app_ids, versions) = (app_ids.as_string::<i32>(), versions.as_primitive::<Int64Type>());
+    Ok((0..txns.len())
+        .filter(|row| txns.is_valid(*row) && app_ids.is_valid(*row) && versions.is_valid(*row))
+        .map(|row| (app_ids.value(row).to_owned(), versions.value(row)))
+        .collect())
+}
+
+/// Takes over rows of `deltalake`'s file listing. Its rows are read rather than its file views: only they have the path as
+/// the log spells it.
+fn add_files(state: &mut State, batch: &RecordBatch) -> Result<()> {
+    let column = |name: &str| {
+        batch.column_by_name(name).ok_or_else(|| Error::internal(format!("the listing of files has no `{name}`")))
+    };
+    let texts = |array: &ArrayRef| cast(array, &DataType::Utf8);
+    let (paths, stats) = (texts(column("path")?)?, texts(column("stats")?)?);
+    let (paths, stats) = (paths.as_string::<i32>(), stats.as_string::<i32>());
+    let sizes = column("size")?.as_primitive::<Int64Type>();
+    let times = column("modificationTime")?.as_primitive::<Int64Type>();
+    let vectors = column("deletionVector")?;
+    let vector_kinds = vectors.as_struct().column_by_name("storageType");
+    let constants = column("fileConstantValues")?.as_struct();
+    let partitions = constants
+        .column_by_name("partitionValues")
+        .ok_or_else(|| Error::internal("the listing of files has no `partitionValues`"))?
+        .as_map();
+    let (keys, values) = (texts(partitions.keys())?, texts(partitions.values())?);
+    let (keys, values) = (keys.as_string::<i32>(), values.as_string::<i32>());
+    for row in 0..batch.num_rows() {
+        let mut partition_values = BTreeMap::new();
+        if constants.is_valid(row) && partitions.is_valid(row) {
+            let offsets = partitions.value_offsets();
+            let bounds = [offsets[row], offsets[row + 1]].map(|at| usize::try_from(at).unwrap_or(0));
+            for at in bounds[0]..bounds[1] {
+                let value = values.is_valid(at).then(|| values.value(at).to_owned());
+                partition_values.insert(keys.value(at).to_owned(), value);
+            }
+        }
+        let has_vector = vectors.is_valid(row) && vector_kinds.is_none_or(|kinds| kinds.is_valid(row));
+        state.add(Add {
+            path: paths.value(row).to_owned(),
+            partition_values,
+            size: sizes.value(row),
+            modification_time: times.value(row),
+            data_change: true,
+            stats: stats.is_valid(row).then(|| stats.value(row).to_owned()),
+            deletion_vector: has_vector.then_some(Value::Bool(true)),
+        })?;
+    }
+    Ok(())
+}
+
+/// Takes time and identity of a version from its commit, if that is still there.
 async fn stamp(store: &Store, mut state: State) -> Result<State> {
     let path = commit_path(&state.folder, state.version);
     if let Some((bytes, meta)) = store.get_with_meta(&path).await? {
-        state.committed_ms =
-            Actions::parse(&bytes, &path)?.committed_ms().or(Some(meta.last_modified.timestamp_millis()));
+        let committed_ms = Actions::parse(&bytes, &path)?.committed_ms();
+        state.committed_ms = committed_ms.or(Some(meta.last_modified.timestamp_millis()));
         state.etag = meta.e_tag;
     }
     Ok(state)
-}
-
-/// Version, etag and actions of a commit that must be there.
-async fn read_commit(store: &Store, folder: &str, version: i64) -> Result<(i64, Option<String>, Actions)> {
-    match try_commit(store, folder, version).await? {
-        Some((etag, actions)) => Ok((version, etag, actions)),
-        None => Err(Error::corrupt(format!("version {version} of table {folder} is missing in its log"))
-            .remedy("restore the missing file of _delta_log from a backup")),
-    }
 }
 
 /// Etag and actions of a commit; none when it is not there.
@@ -154,70 +155,76 @@ pub(super) async fn try_commit(store: &Store, folder: &str, version: i64) -> Res
     Ok(Some((meta.e_tag, Actions::parse(&bytes, &path)?)))
 }
 
-async fn read_checkpoint(store: &Store, folder: &str, files: &[String]) -> Result<Actions> {
-    let mut actions = Actions::default();
-    let mut sidecars = Vec::new();
-    for path in files {
-        sidecars.extend(read_checkpoint_file(store, path, &mut actions).await?);
+/// Why `deltalake` could not read a log, by what a caller can do about it.
+async fn unreadable(store: &Store, folder: &str, error: DeltaTableError) -> Error {
+    let listing = match Listing::of(store, folder).await {
+        Ok(listing) => listing,
+        Err(error) => return error,
+    };
+    if let Some(version) = listing.missing() {
+        return Error::corrupt(format!("version {version} of table {folder} is missing in its log"))
+            .because(error)
+            .remedy("restore the missing file of _delta_log from a backup");
     }
-    for name in sidecars {
-        read_checkpoint_file(store, &format!("{folder}/{LOG}/_sidecars/{name}"), &mut actions).await?;
+    let message = format!("the log of table {folder} cannot be read");
+    if is_passing(&error) {
+        return Error::unavailable(message).because(error);
     }
-    Ok(actions)
+    Error::corrupt(message).because(error).remedy("restore the table's _delta_log from a backup")
 }
 
-/// Adds a file's actions and gives back the names of the sidecars that it refers to.
-async fn read_checkpoint_file(store: &Store, path: &str, actions: &mut Actions) -> Result<Vec<String>> {
-    let Some(bytes) = store.get(path).await? else {
-        return Err(Error::corrupt(format!("checkpoint file {path} is missing")));
-    };
-    let is_json = path.ends_with(".json");
-    let text = if is_json {
-        bytes
-    } else {
-        let converted = tokio::task::spawn_blocking(move || checkpoint_lines(bytes)).await;
-        let converted = converted.map_err(|e| Error::internal("reading a checkpoint").because(e))?;
-        converted.map_err(|e| Error::corrupt(format!("checkpoint file {path} cannot be read")).because(e))?.into()
-    };
-    let mut sidecars = Vec::new();
-    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        let mut line: Line = serde_json::from_slice(line)
-            .map_err(|e| Error::corrupt(format!("{path} has a line that is no Delta action")).because(e))?;
-        sidecars.extend(line.sidecar.take().map(|sidecar| sidecar.path));
-        line.remove = None;
-        actions.push(line);
+/// Whether the store failed, and not what it holds.
+fn is_passing(error: &DeltaTableError) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(link) = cause {
+        if let Some(failed) = link.downcast_ref::<object_store::Error>() {
+            return !matches!(failed, object_store::Error::NotFound { .. });
+        }
+        if link.is::<std::io::Error>() {
+            return true;
+        }
+        cause = link.source();
     }
-    Ok(sidecars)
+    false
 }
 
-/// A checkpoint's rows as the lines of a commit: one form to parse.
-fn checkpoint_lines(bytes: Bytes) -> parquet::errors::Result<Vec<u8>> {
-    const WANTED: [&str; 11] = [
-        "protocol.",
-        "metaData.",
-        "txn.",
-        "sidecar.",
-        "add.path",
-        "add.partitionValues.",
-        "add.size",
-        "add.modificationTime",
-        "add.dataChange",
-        "add.stats",
-        "add.deletionVector.",
-    ];
-    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
-    let schema = builder.parquet_schema();
-    let leaves: Vec<usize> = (0..schema.num_columns())
-        .filter(|leaf| {
-            let name = schema.column(*leaf).path().string();
-            WANTED.iter().any(|wanted| if wanted.ends_with('.') { name.starts_with(wanted) } else { name == *wanted })
-        })
-        .collect();
-    let mask = ProjectionMask::leaves(schema, leaves);
-    let mut writer = WriterBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(Vec::new());
-    for batch in builder.with_projection(mask).build()? {
-        writer.write(&batch?)?;
+/// The versions in a log's folder, by the names of its files.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    commits: BTreeSet<i64>,
+    checkpoints: BTreeSet<i64>,
+}
+
+impl Listing {
+    pub(super) async fn of(store: &Store, folder: &str) -> Result<Self> {
+        let mut listing = Self::default();
+        for file in store.list(&format!("{folder}/{LOG}")).await? {
+            match file.location.filename().and_then(LogName::parse) {
+                Some(LogName::Commit(version)) => listing.commits.insert(version),
+                Some(LogName::Checkpoint(version)) => listing.checkpoints.insert(version),
+                None => false,
+            };
+        }
+        Ok(listing)
     }
-    writer.finish()?;
-    Ok(writer.into_inner())
+
+    /// The oldest version that can be read: every later commit must be there, and a start (the first commit, or a checkpoint).
+    pub(super) fn oldest(&self) -> Option<i64> {
+        let newest = self.commits.last().copied().max(self.checkpoints.last().copied())?;
+        let mut oldest = newest;
+        while self.commits.contains(&oldest) && oldest > 0 {
+            oldest -= 1;
+        }
+        if oldest == 0 && self.commits.contains(&0) {
+            return Some(0);
+        }
+        Some(self.checkpoints.range(oldest..).next().copied().unwrap_or(newest))
+    }
+
+    /// The first commit that is not there although the newest version cannot be read without it.
+    fn missing(&self) -> Option<i64> {
+        let start = self.checkpoints.last().map_or(0, |version| version + 1);
+        let newest = self.commits.last().copied()?;
+        (start..newest).find(|version| !self.commits.contains(version))
+    }
 }

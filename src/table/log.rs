@@ -41,8 +41,8 @@ pub(super) fn commit_path(folder: &str, version: i64) -> String {
 pub(super) enum LogName {
     /// A commit and its version.
     Commit(i64),
-    /// A checkpoint, or part `.1` of `.2` of one.
-    Checkpoint(i64, u32, u32),
+    /// A checkpoint's version, or that of a part of one.
+    Checkpoint(i64),
 }
 
 impl LogName {
@@ -53,15 +53,9 @@ impl LogName {
             return None;
         }
         let version = digits.parse().ok()?;
-        if rest == "json" {
-            return Some(Self::Commit(version));
-        }
-        let rest = rest.strip_prefix("checkpoint.")?;
-        match rest.split('.').collect::<Vec<_>>().as_slice() {
-            ["parquet"] | [_, "json"] => Some(Self::Checkpoint(version, 1, 1)),
-            [_, "parquet"] => Some(Self::Checkpoint(version, 1, 1)),
-            [part, of, "parquet"] => Some(Self::Checkpoint(version, part.parse().ok()?, of.parse().ok()?)),
-            _ => None,
+        match rest {
+            "json" => Some(Self::Commit(version)),
+            rest => rest.starts_with("checkpoint.").then_some(Self::Checkpoint(version)),
         }
     }
 }
@@ -168,14 +162,6 @@ pub(super) struct Line {
     pub(super) add: Option<Add>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) remove: Option<Remove>,
-    #[serde(skip_serializing)]
-    pub(super) sidecar: Option<Sidecar>,
-}
-
-/// Where a checkpoint keeps more of its files.
-#[derive(Debug, Deserialize)]
-pub(super) struct Sidecar {
-    pub(super) path: String,
 }
 
 /// The actions of one commit.
@@ -312,9 +298,10 @@ impl DataFile {
         }
     }
 
-    pub(super) fn to_remove(&self, at_ms: i64, data_change: bool) -> Remove {
+    /// `path` is the file's, as its add spells it.
+    pub(super) fn to_remove(&self, path: String, at_ms: i64, data_change: bool) -> Remove {
         Remove {
-            path: encode_path(&self.path),
+            path,
             deletion_timestamp: Some(at_ms),
             data_change,
             extended_file_metadata: Some(true),

@@ -1,9 +1,12 @@
 //! Delta tables: open, create, snapshot, read, write, commit. The only folder that names `deltalake`.
 
 //!
-//! The log is ours to fold: a [`Snapshot`] is kept in memory and moved forward by the commits after it, so that neither a
-//! commit nor a look at the newest version gets slower with the number of commits or files. Checkpoints are written by
-//! `deltalake`; its schema model gives the stored form of schemas.
+//! `deltalake` reads a version when a table is opened, checkpoints included (protocol, metadata, live files, application
+//! transactions), writes the checkpoints, and its schema model gives the stored form of schemas. Ours is the exactly-once
+//! commit at one version after a known one and the fold of the commits that follow an opened version, because `deltalake`
+//! rebases commits by itself and replays all files for each new version (measured: 10 ms a commit, growing with the table,
+//! against 0.3 ms), and because its action types refuse actions they do not know and lose how a path is spelled, which a
+//! removal has to repeat.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +27,7 @@ pub mod engine;
 mod history;
 mod load;
 mod log;
+mod logstore;
 mod open;
 mod partition;
 mod protocol;

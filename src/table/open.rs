@@ -56,7 +56,7 @@ impl Table {
         let text = actions.to_text()?;
         let (put, etag) = store.put_new(&commit_path(folder, 0), text.into()).await?;
         match put {
-            Put::Created => Ok(Self::at(store, State::first(folder, 0, etag, actions)?)),
+            Put::Created => Ok(Self::at(store, State::first(folder, etag, actions)?)),
             Put::Exists => Self::open(store, folder).await?.ok_or_else(|| {
                 Error::unavailable(format!("table {folder} was created by somebody else and cannot be seen yet"))
             }),

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::datatypes::SchemaRef;
 
 use super::DataFile;
-use super::log::{Actions, Metadata, Protocol, decode_path};
+use super::log::{Actions, Add, Metadata, Protocol, decode_path, encode_path};
 use super::protocol::{Access, check_protocol};
 use super::schema::from_delta;
 use crate::error::{Error, Result};
@@ -38,11 +38,14 @@ impl Meta {
 #[derive(Clone)]
 pub(super) struct Live {
     shards: Vec<Arc<HashMap<String, Arc<DataFile>>>>,
+    /// The paths that another writer spells differently from us in the log, as it spells them. A removal must repeat the
+    /// spelling: readers compare the text.
+    spelled: Arc<HashMap<String, String>>,
 }
 
 impl Live {
     fn new() -> Self {
-        Self { shards: vec![Arc::default(); SHARDS] }
+        Self { shards: vec![Arc::default(); SHARDS], spelled: Arc::default() }
     }
 
     fn shard(path: &str) -> usize {
@@ -54,10 +57,16 @@ impl Live {
         self.shards.get(Self::shard(path))?.get(path)
     }
 
-    fn insert(&mut self, file: DataFile) {
+    fn insert(&mut self, add: Add) -> Result<()> {
+        let spelling = add.path.clone();
+        let file = DataFile::from_add(add)?;
+        if spelling != encode_path(&file.path) {
+            Arc::make_mut(&mut self.spelled).insert(file.path.clone(), spelling);
+        }
         if let Some(shard) = self.shards.get_mut(Self::shard(&file.path)) {
             Arc::make_mut(shard).insert(file.path.clone(), Arc::new(file));
         }
+        Ok(())
     }
 
     fn remove(&mut self, path: &str) {
@@ -66,6 +75,14 @@ impl Live {
         {
             Arc::make_mut(shard).remove(path);
         }
+        if self.spelled.contains_key(path) {
+            Arc::make_mut(&mut self.spelled).remove(path);
+        }
+    }
+
+    /// The path of a live file as the log spells it.
+    pub(super) fn spelling(&self, path: &str) -> String {
+        self.spelled.get(path).cloned().unwrap_or_else(|| encode_path(path))
     }
 
     fn is_empty(&self) -> bool {
@@ -94,22 +111,26 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The state that a checkpoint, or the first commit, describes.
-    pub(super) fn first(folder: &str, version: i64, etag: Option<String>, mut actions: Actions) -> Result<Self> {
-        let missing = |what: &str| Error::corrupt(format!("version {version} of table {folder} has no {what}"));
-        let protocol = actions.protocol.take().ok_or_else(|| missing("protocol"))?;
-        let metadata = actions.metadata.take().ok_or_else(|| missing("metadata"))?;
-        let state = Self {
+    /// A version without files, transactions, time and identity; the caller adds what the version has.
+    pub(super) fn bare(folder: &str, version: i64, meta: Meta) -> Self {
+        Self {
             folder: folder.into(),
-            version: version - 1,
+            version,
             etag: None,
             committed_ms: None,
-            meta: Arc::new(Meta::new(folder, protocol, metadata)?),
+            meta: Arc::new(meta),
             txns: Arc::default(),
             live: Live::new(),
             files: Arc::default(),
-        };
-        state.next(version, etag, actions)
+        }
+    }
+
+    /// The state that the first commit makes.
+    pub(super) fn first(folder: &str, etag: Option<String>, mut actions: Actions) -> Result<Self> {
+        let missing = |what: &str| Error::internal(format!("the first commit of table {folder} has no {what}"));
+        let protocol = actions.protocol.take().ok_or_else(|| missing("protocol"))?;
+        let metadata = actions.metadata.take().ok_or_else(|| missing("metadata"))?;
+        Self::bare(folder, -1, Meta::new(folder, protocol, metadata)?).next(0, etag, actions)
     }
 
     /// The state after the commit `version`.
@@ -131,16 +152,21 @@ impl State {
             self.live.remove(&decode_path(&remove.path)?);
         }
         for add in actions.adds {
-            if add.deletion_vector.is_some() {
-                return Err(Error::invalid(format!(
-                    "table {} has files with deletion vectors (table feature deletionVectors), which cannot be read",
-                    self.folder
-                ))
-                .remedy("purge them with the writer that made them (REORG TABLE ... APPLY (PURGE)) and switch delta.enableDeletionVectors off"));
-            }
-            self.live.insert(DataFile::from_add(add)?);
+            self.add(add)?;
         }
         Ok(self)
+    }
+
+    /// Takes a live file in.
+    pub(super) fn add(&mut self, add: Add) -> Result<()> {
+        if add.deletion_vector.is_some() {
+            return Err(Error::invalid(format!(
+                "table {} has files with deletion vectors (table feature deletionVectors), which cannot be read",
+                self.folder
+            ))
+            .remedy("purge them with the writer that made them (REORG TABLE ... APPLY (PURGE)) and switch delta.enableDeletionVectors off"));
+        }
+        self.live.insert(add)
     }
 
     /// Live files ordered by path, made once.

@@ -13,6 +13,7 @@ use super::*;
 use crate::clock::{Clock, ManualClock};
 
 mod data;
+mod faults;
 mod log;
 
 struct Lake {

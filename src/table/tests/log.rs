@@ -357,8 +357,8 @@ async fn files_with_deletion_vectors_are_refused() {
     let lake = lake();
     let table = lake.table(vec![int("id")], &[]).await;
     lake.append(&table, &[numbers(0)]).await;
-    edit(&lake, 1, |text| text.replace("\"dataChange\"", "\"deletionVector\":{\"storageType\":\"u\"},\"dataChange\""))
-        .await;
+    const VECTOR: &str = r#""deletionVector":{"storageType":"u","pathOrInlineDv":"ab^-aqEH.-t@S}K{vb[*k^","offset":4,"sizeInBytes":40,"cardinality":6},"dataChange""#;
+    edit(&lake, 1, |text| text.replace("\"dataChange\"", VECTOR)).await;
     let error = Table::open(&lake.store, "raw/t").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.message().contains("deletionVectors") && error.remedy_text().is_some(), "{error}");
