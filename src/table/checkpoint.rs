@@ -3,7 +3,7 @@
 use deltalake::DeltaTable;
 use deltalake::checkpoints::create_checkpoint;
 
-use super::logstore::log_store;
+use super::logstore::Log;
 use crate::error::{Error, Result};
 use crate::store::Store;
 
@@ -13,7 +13,7 @@ pub(super) async fn write_checkpoint(store: &Store, folder: &str, version: i64) 
         Error::unavailable(format!("checkpoint of version {version} of table {folder}")).because(e)
     };
     let number = u64::try_from(version).map_err(|e| Error::internal(format!("version {version}")).because(e))?;
-    let mut table = DeltaTable::new(log_store(store, folder)?);
+    let mut table = DeltaTable::new(Log::new(store, folder)?.store);
     table.load_version(number).await.map_err(failed)?;
     create_checkpoint(&table, None).await.map_err(failed)
 }

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::log::{Actions, Add, LOG, LogName, commit_path};
-use super::logstore::log_store;
+use super::logstore::Log;
 use super::state::{Meta, State};
 use crate::error::{Error, Result};
 use crate::store::Store;
@@ -24,27 +24,27 @@ use crate::store::Store;
 /// The state at version `at`, or the newest; none when there is no table, or no such version.
 pub(super) async fn load(store: &Store, folder: &str, at: Option<i64>) -> Result<Option<State>> {
     let Ok(version) = at.map(u64::try_from).transpose() else { return Ok(None) };
-    let log = log_store(store, folder)?;
-    let snapshot = match Snapshot::try_new(log.as_ref(), version).await {
+    let log = Log::new(store, folder)?;
+    let snapshot = match Snapshot::try_new(log.store.as_ref(), version).await {
         Ok(snapshot) => snapshot,
         Err(DeltaTableError::NotATable(_)) => return Ok(None),
-        Err(error) => return Err(unreadable(store, folder, error).await),
+        Err(error) => return Err(unreadable(store, folder, &log, error).await),
     };
     let number = snapshot.version();
     let number = i64::try_from(number).map_err(|e| Error::corrupt(format!("version {number}")).because(e))?;
     // First of all: what is not understood must not be read.
     let meta = Meta::new(folder, same(snapshot.protocol())?, same(snapshot.metadata())?)?;
     let mut state = State::bare(folder, number, meta);
-    match transactions(&snapshot, log.as_ref()).await {
+    match transactions(&snapshot, log.store.as_ref()).await {
         Ok(txns) => state.txns = Arc::new(txns),
-        Err(error) => return Err(unreadable(store, folder, error).await),
+        Err(error) => return Err(unreadable(store, folder, &log, error).await),
     }
-    let mut files = snapshot.files(log.as_ref(), None);
+    let mut files = snapshot.files(log.store.as_ref(), None);
     loop {
         match files.try_next().await {
             Ok(Some(batch)) => add_files(&mut state, &batch).map_err(|e| e.within(format!("table {folder}")))?,
             Ok(None) => break,
-            Err(error) => return Err(unreadable(store, folder, error).await),
+            Err(error) => return Err(unreadable(store, folder, &log, error).await),
         }
     }
     Ok(Some(stamp(store, state).await?))
@@ -156,36 +156,26 @@ pub(super) async fn try_commit(store: &Store, folder: &str, version: i64) -> Res
 }
 
 /// Why `deltalake` could not read a log, by what a caller can do about it.
-async fn unreadable(store: &Store, folder: &str, error: DeltaTableError) -> Error {
+async fn unreadable(store: &Store, folder: &str, log: &Log, error: DeltaTableError) -> Error {
+    let message = format!("the log of table {folder} cannot be read");
+    if log.store_failed() {
+        return Error::unavailable(message).because(error);
+    }
+    if error.to_string().contains("Invalid protocol action") {
+        return Error::invalid(format!("table {folder} cannot be read: it has a protocol that is not known"))
+            .because(error)
+            .remedy("it may be made by a newer writer: use a newer alluvium");
+    }
     let listing = match Listing::of(store, folder).await {
         Ok(listing) => listing,
-        Err(error) => return error,
+        Err(unlisted) => return unlisted,
     };
     if let Some(version) = listing.missing() {
         return Error::corrupt(format!("version {version} of table {folder} is missing in its log"))
             .because(error)
             .remedy("restore the missing file of _delta_log from a backup");
     }
-    let message = format!("the log of table {folder} cannot be read");
-    if is_passing(&error) {
-        return Error::unavailable(message).because(error);
-    }
     Error::corrupt(message).because(error).remedy("restore the table's _delta_log from a backup")
-}
-
-/// Whether the store failed, and not what it holds.
-fn is_passing(error: &DeltaTableError) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(link) = cause {
-        if let Some(failed) = link.downcast_ref::<object_store::Error>() {
-            return !matches!(failed, object_store::Error::NotFound { .. });
-        }
-        if link.is::<std::io::Error>() {
-            return true;
-        }
-        cause = link.source();
-    }
-    false
 }
 
 /// The versions in a log's folder, by the names of its files.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use deltalake::logstore::{LogStore, StorageConfig, default_logstore};
@@ -10,61 +11,88 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions,
-    PutOptions, PutPayload, PutResult,
+    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 
 use crate::error::{Error, Result};
 use crate::store::Store;
 
-/// The log of the table in `folder`, over our own object store.
-pub(super) fn log_store(store: &Store, folder: &str) -> Result<Arc<dyn LogStore>> {
-    // A made-up root: the log store finds every object by its path below the lake, whatever the real address is.
-    let url = url::Url::parse("alluvium://lake/")
-        .and_then(|root| root.join(&format!("{folder}/")))
-        .map_err(|e| Error::internal(format!("table folder {folder}")).because(e))?;
-    let root: Arc<dyn ObjectStore> = Arc::new(Sorted(store.object_store()));
-    let prefixed = Arc::new(PrefixStore::new(Arc::clone(&root), store.path(folder)?));
-    Ok(default_logstore(prefixed, root, &url, &StorageConfig::default()))
+/// The log of a table, over our own object store.
+pub(super) struct Log {
+    pub(super) store: Arc<dyn LogStore>,
+    failed: Arc<AtomicBool>,
+}
+
+impl Log {
+    /// The log of the table in `folder`.
+    pub(super) fn new(store: &Store, folder: &str) -> Result<Self> {
+        // A made-up root: the log store finds every object by its path below the lake, whatever the real address is.
+        let url = url::Url::parse("alluvium://lake/")
+            .and_then(|root| root.join(&format!("{folder}/")))
+            .map_err(|e| Error::internal(format!("table folder {folder}")).because(e))?;
+        let failed = Arc::new(AtomicBool::new(false));
+        let root: Arc<dyn ObjectStore> = Arc::new(Objects { inner: store.object_store(), failed: Arc::clone(&failed) });
+        let prefixed = Arc::new(PrefixStore::new(Arc::clone(&root), store.path(folder)?));
+        Ok(Self { store: default_logstore(prefixed, root, &url, &StorageConfig::default()), failed })
+    }
+
+    /// Whether a read failed for another reason than that there is no such object: `deltalake`'s errors do not tell.
+    pub(super) fn store_failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
+    }
 }
 
 /// A store whose listings are in the order of names, which `deltalake` counts on and a local folder does not keep.
 #[derive(Debug)]
-struct Sorted(Arc<dyn ObjectStore>);
+struct Objects {
+    inner: Arc<dyn ObjectStore>,
+    failed: Arc<AtomicBool>,
+}
 
-impl fmt::Display for Sorted {
+impl fmt::Display for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sorted {}", self.0)
+        write!(f, "sorted {}", self.inner)
     }
 }
 
 type Listed = BoxStream<'static, object_store::Result<ObjectMeta>>;
 
-fn sorted(listed: Listed) -> Listed {
-    let all = async move {
-        let mut found: Vec<ObjectMeta> = listed.try_collect().await?;
-        found.sort_unstable_by(|a, b| a.location.cmp(&b.location));
-        Ok::<_, object_store::Error>(futures::stream::iter(found.into_iter().map(Ok)))
-    };
-    futures::stream::once(all).try_flatten().boxed()
+fn note(failed: &AtomicBool, error: &object_store::Error) {
+    if !matches!(error, object_store::Error::NotFound { .. }) {
+        failed.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Objects {
+    fn sorted(&self, listed: Listed) -> Listed {
+        let failed = Arc::clone(&self.failed);
+        let all = async move {
+            let listed = listed.inspect_err(|error| note(&failed, error));
+            let mut found: Vec<ObjectMeta> = listed.try_collect().await?;
+            found.sort_unstable_by(|a, b| a.location.cmp(&b.location));
+            Ok::<_, object_store::Error>(futures::stream::iter(found.into_iter().map(Ok)))
+        };
+        futures::stream::once(all).try_flatten().boxed()
+    }
 }
 
 #[async_trait]
-impl ObjectStore for Sorted {
+impl ObjectStore for Objects {
     fn list(&self, prefix: Option<&Path>) -> Listed {
-        sorted(self.0.list(prefix))
+        self.sorted(self.inner.list(prefix))
     }
 
     fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> Listed {
-        sorted(self.0.list_with_offset(prefix, offset))
+        self.sorted(self.inner.list_with_offset(prefix, offset))
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
-        self.0.list_with_delimiter(prefix).await
+        self.inner.list_with_delimiter(prefix).await
     }
 
     async fn put_opts(&self, to: &Path, payload: PutPayload, opts: PutOptions) -> object_store::Result<PutResult> {
-        self.0.put_opts(to, payload, opts).await
+        self.inner.put_opts(to, payload, opts).await
     }
 
     async fn put_multipart_opts(
@@ -72,21 +100,26 @@ impl ObjectStore for Sorted {
         to: &Path,
         opts: PutMultipartOptions,
     ) -> object_store::Result<Box<dyn MultipartUpload>> {
-        self.0.put_multipart_opts(to, opts).await
+        self.inner.put_multipart_opts(to, opts).await
     }
 
     async fn get_opts(&self, from: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        self.0.get_opts(from, options).await
+        let mut result = self.inner.get_opts(from, options).await.inspect_err(|error| note(&self.failed, error))?;
+        if let GetResultPayload::Stream(bytes) = result.payload {
+            let failed = Arc::clone(&self.failed);
+            result.payload = GetResultPayload::Stream(bytes.inspect_err(move |error| note(&failed, error)).boxed());
+        }
+        Ok(result)
     }
 
     fn delete_stream(
         &self,
         locations: BoxStream<'static, object_store::Result<Path>>,
     ) -> BoxStream<'static, object_store::Result<Path>> {
-        self.0.delete_stream(locations)
+        self.inner.delete_stream(locations)
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
-        self.0.copy_opts(from, to, options).await
+        self.inner.copy_opts(from, to, options).await
     }
 }

@@ -124,7 +124,7 @@ async fn a_store_that_fails_is_not_taken_for_a_broken_or_missing_table() {
         // First only commits, then a checkpoint too.
         faulty.refuses_reads.store(true, Ordering::SeqCst);
         let error = Table::open(&lake.store, "raw/t").await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         faulty.refuses_reads.store(false, Ordering::SeqCst);
         assert!(Table::open(&lake.store, "raw/t").await.unwrap().is_some());
         table.checkpoint().await.unwrap();

@@ -310,6 +310,7 @@ async fn a_table_that_was_dropped_and_made_anew_is_noticed() {
 
 #[tokio::test]
 async fn tables_of_newer_writers_are_refused_by_the_name_of_the_feature() {
+    let plain = |reader: i32, writer: i32| format!("\"minReaderVersion\":{reader},\"minWriterVersion\":{writer}");
     let protocol = |reader: i32, writer: i32, features: [&str; 2]| {
         let list = |name: &str| if name.is_empty() { "[]".to_owned() } else { format!("[\"{name}\"]") };
         format!(
@@ -322,8 +323,9 @@ async fn tables_of_newer_writers_are_refused_by_the_name_of_the_feature() {
     // Whether it can be opened, and the feature that an error must name.
     for (new, opens, names) in [
         (protocol(3, 7, ["variantType", "variantType"]), false, "variantType"),
-        (protocol(4, 8, ["", ""]), false, "reader version 4"),
-        (protocol(3, 8, ["", ""]), true, "writer version 8"),
+        (plain(4, 8), false, "reader version 4"),
+        (protocol(4, 8, ["", ""]), false, "a protocol that is not known"),
+        (plain(1, 8), true, "writer version 8"),
         (protocol(3, 7, ["", "rowTracking"]), true, "rowTracking"),
         (protocol(3, 7, ["deletionVectors", "deletionVectors"]), true, ""),
     ] {
@@ -338,7 +340,7 @@ async fn tables_of_newer_writers_are_refused_by_the_name_of_the_feature() {
             Ok(table) => table.unwrap(),
             Err(error) => {
                 assert!(!opens, "{error}");
-                assert_eq!(error.kind(), ErrorKind::Invalid);
+                assert_eq!(error.kind(), ErrorKind::Invalid, "{new}: {}", error.describe());
                 assert!(error.message().contains(names) && error.remedy_text().is_some(), "{error}");
                 continue;
             }
