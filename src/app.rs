@@ -71,6 +71,8 @@ pub fn open_lake(config: &Config, clock: Arc<dyn Clock>) -> Result<Lake> {
     let store = match config.storage_backend {
         Backend::Local => Store::local(&config.lake_folder())?,
     };
+    let store = store.with_clock(Arc::clone(&clock));
+    let store = if config.fsync { store.durable() } else { store };
     Ok(Lake::new(catalog, store, open_landing(config)?, clock, settings(config)))
 }
 
@@ -159,7 +161,8 @@ impl Steps for App {
         }
         // The other tables went on. The function fails so that the host's own monitoring sees it too.
         let tables: Vec<String> = done.failed.iter().map(|failure| failure.table.to_string()).collect();
-        Err(Error::internal(format!("stopped: {}", tables.join(", "))).remedy("each one's reason was logged before this"))
+        Err(Error::internal(format!("stopped: {}", tables.join(", ")))
+            .remedy("each one's reason was logged before this"))
     }
 
     /// A file that changes while this looks at it is left to its own event or to the next time.

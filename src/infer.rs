@@ -18,7 +18,7 @@ use crate::decode::{self, DecodeError, Decoder, Options};
 use crate::error::{Error, Result};
 use crate::name::TableName;
 use crate::schema::{
-    ColumnType, Contract, CsvDialect, Format, OnOverwrite, Origin, Positions, Rounding, Source, UnknownColumns, WriteMode,
+    ColumnType, Contract, CsvDialect, Format, OnOverwrite, Origin, Rounding, Source, UnknownColumns, WriteMode,
 };
 
 /// Most records that are looked at.
@@ -142,7 +142,7 @@ fn draft(table: &TableName, source: &Source, columns: Vec<crate::schema::Column>
         properties: BTreeMap::new(),
         hash: String::new(),
         file: String::new(),
-        positions: Positions::default(),
+        positions: crate::schema::Positions::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use super::context::Context;
 use super::exit::Exit;
 use super::output;
 use crate::error::Result;
-use crate::local::LocalOptions;
+use crate::local::{LocalOptions, Port};
 
 /// Arguments of `local`.
 #[derive(Debug, Args)]
@@ -25,8 +25,9 @@ pub struct LocalArgs {
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
     /// Port on 127.0.0.1 for the status and for running a timer's function now; 0 for any that is free
-    #[arg(long, value_name = "PORT", default_value_t = 7071)]
-    pub port: u16,
+    /// [default: 7071 or, when that is taken, any]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
     /// Listen on no port
     #[arg(long, conflicts_with = "port")]
     pub no_port: bool,
@@ -43,8 +44,13 @@ pub struct ServeArgs {}
 /// # Errors
 /// It cannot be started, or was stopped at once.
 pub async fn local(context: &Context, args: &LocalArgs) -> Result<Exit> {
+    let port = match args.port {
+        _ if args.no_port => Port::None,
+        Some(port) => Port::Exactly(port),
+        None => Port::Usual,
+    };
     let options = LocalOptions {
-        port: (!args.no_port).then_some(args.port),
+        port,
         workers: args.workers,
         clock: Arc::clone(&context.clock),
         ..LocalOptions::new(context.config.clone())

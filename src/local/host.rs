@@ -32,14 +32,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Pauses between tries of the reconcile that every start begins with, in seconds; the last one repeats.
 const RECONCILE_AGAIN: [u64; 5] = [1, 2, 5, 10, 30];
 
+/// A port of the local host, on 127.0.0.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// 7071 or, when that is taken, any.
+    Usual,
+    /// This one; 0 is any.
+    Exactly(u16),
+    /// None.
+    None,
+}
+
 /// What the local host is to do.
 #[derive(Debug, Clone)]
 pub struct LocalOptions {
     /// The configuration, which the handler gets too.
     pub config: Config,
-    /// Port on 127.0.0.1 for HTTP functions and `POST /admin/functions/<name>`: 0 for any; none for 7071 or, when that
-    /// is taken, any.
-    pub port: Option<u16>,
+    /// Where HTTP functions and `POST /admin/functions/<name>` answer, on 127.0.0.1.
+    pub port: Port,
     /// Messages worked on at a time, instead of what `host.json` says.
     pub workers: Option<usize>,
     /// Whether timers fire by themselves.
@@ -54,7 +64,7 @@ impl LocalOptions {
     /// As `alluvium local` runs it: timers on, workers by `host.json`, this program as the handler.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self { config, port: None, workers: None, timers: true, handler: None, clock: Arc::new(SystemClock) }
+        Self { config, port: Port::Usual, workers: None, timers: true, handler: None, clock: Arc::new(SystemClock) }
     }
 }
 
@@ -64,7 +74,7 @@ pub struct LocalHost {
     shared: Shared,
     timers: Vec<TimerTrigger>,
     queues: Vec<String>,
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     landed: watch::Receiver<Progress>,
     reconciled: watch::Receiver<bool>,
     /// Ends when nothing new may be begun.
@@ -98,7 +108,7 @@ impl LocalHost {
         let (stop, end) = (CancellationToken::new(), CancellationToken::new());
         // A port that is taken is told before anything runs.
         let listener = listen(port).await?;
-        let address = listener.local_addr()?;
+        let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let mut supervision = JoinSet::new();
         let handler = child::start(launch, &shared, &mut supervision, end.clone()).await?;
         let caller = Caller { shared: shared.clone(), handler, limit: settings.function_timeout, stop: stop.clone() };
@@ -154,21 +164,23 @@ impl LocalHost {
                 host.work.spawn(trigger.run(host.stop.clone()));
             }
         }
-        let router = web::router(caller, host.timers.clone(), routes);
-        let served = axum::serve(listener, router).with_graceful_shutdown(host.stop.clone().cancelled_owned());
-        host.work.spawn(async move {
-            if let Err(error) = served.await {
-                tracing::error!("http: {error}");
-            }
-        });
-        tracing::info!("status: http://{address}/api/status");
+        if let (Some(listener), Some(address)) = (listener, address) {
+            let router = web::router(caller, host.timers.clone(), routes);
+            let served = axum::serve(listener, router).with_graceful_shutdown(host.stop.clone().cancelled_owned());
+            host.work.spawn(async move {
+                if let Err(error) = served.await {
+                    tracing::error!("http: {error}");
+                }
+            });
+            tracing::info!("status: http://{address}/api/status");
+        }
         tracing::info!("watching {} ; Ctrl-C stops", config.landing_folder().display());
         Ok(host)
     }
 
-    /// Where HTTP functions answer.
+    /// Where HTTP functions answer, unless no port was wanted.
     #[must_use]
-    pub const fn address(&self) -> SocketAddr {
+    pub const fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
@@ -282,13 +294,19 @@ fn concurrency(settings: &HostSettings) -> usize {
     settings.batch_size + settings.new_batch_threshold
 }
 
-async fn listen(port: Option<u16>) -> Result<TcpListener> {
-    let wanted = port.unwrap_or(USUAL_PORT);
-    match TcpListener::bind((Ipv4Addr::LOCALHOST, wanted)).await {
-        Ok(listener) => Ok(listener),
-        Err(_) if port.is_none() => Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?),
-        Err(error) => Err(Error::from(error)
-            .within(format!("listening on 127.0.0.1:{wanted}"))
-            .remedy("stop what uses the port, or give another with --port")),
-    }
+async fn listen(port: Port) -> Result<Option<TcpListener>> {
+    let at = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    let bound = match port {
+        Port::None => return Ok(None),
+        Port::Usual => match at(USUAL_PORT).await {
+            Err(_) => at(0).await,
+            bound => bound,
+        },
+        Port::Exactly(port) => at(port).await,
+    };
+    bound.map(Some).map_err(|error| {
+        Error::from(error)
+            .within("listening for requests")
+            .remedy("stop what uses the port, or give another with --port")
+    })
 }

@@ -28,7 +28,7 @@ use crate::queue::Queue;
 
 pub use bindings::{FunctionBinding, HostSettings, Trigger, read as read_functions};
 pub use child::Launch;
-pub use host::{LocalHost, LocalOptions};
+pub use host::{LocalHost, LocalOptions, Port};
 pub use timer::{Schedule, Timer};
 pub use watch::Watch;
 

@@ -174,7 +174,7 @@ impl Bench {
     }
 
     fn options(&self, handler: Launch) -> LocalOptions {
-        LocalOptions { handler: Some(handler), port: Some(0), ..LocalOptions::new(self.config()) }
+        LocalOptions { handler: Some(handler), port: Port::Exactly(0), ..LocalOptions::new(self.config()) }
     }
 
     async fn start(&self, fake: &Arc<Fake>, workers: Option<usize>) -> LocalHost {
@@ -351,7 +351,7 @@ async fn a_host_that_is_dropped_leaves_its_messages_in_the_queue() {
 async fn http_functions_are_forwarded_and_functions_run_by_request() {
     let (bench, fake) = (Bench::new(), Fake::willing());
     let host = bench.start(&fake, None).await;
-    let base = format!("http://{}", host.address());
+    let base = format!("http://{}", host.address().unwrap());
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let answer = client.get(format!("{base}/api/status?x=1")).send().await.unwrap();
     assert_eq!(answer.status().as_u16(), 200);
@@ -380,11 +380,11 @@ async fn a_taken_port_is_told_when_it_was_asked_for_and_avoided_when_not() {
     let port = taken.local_addr().unwrap().port();
     let (bench, fake) = (Bench::new(), Fake::willing());
     let options = bench.options(Launch::Running(fake.serve().await));
-    let error = LocalHost::start(LocalOptions { port: Some(port), ..options.clone() }).await.unwrap_err();
+    let error = LocalHost::start(LocalOptions { port: Port::Exactly(port), ..options.clone() }).await.unwrap_err();
     assert!(error.remedy_text().unwrap().contains("--port"), "{error}");
     // Two hosts at once, neither of which asked for a port.
-    let first = LocalHost::start(LocalOptions { port: None, ..options.clone() }).await.unwrap();
-    let second = LocalHost::start(LocalOptions { port: None, ..options }).await.unwrap();
+    let first = LocalHost::start(LocalOptions { port: Port::Usual, ..options.clone() }).await.unwrap();
+    let second = LocalHost::start(LocalOptions { port: Port::Usual, ..options }).await.unwrap();
     assert_ne!(first.address(), second.address());
 }
 
@@ -392,7 +392,9 @@ async fn a_taken_port_is_told_when_it_was_asked_for_and_avoided_when_not() {
 async fn a_handler_that_does_not_start_is_told() {
     let bench = Bench::new();
     let program = |path: &str| Launch::Program { path: path.into(), arguments: Vec::new(), environment: Vec::new() };
-    for (path, expected) in [("/nowhere/alluvium", "starting /nowhere/alluvium"), ("false", "it ended with exit status: 1")] {
+    for (path, expected) in
+        [("/nowhere/alluvium", "starting /nowhere/alluvium"), ("false", "it ended with exit status: 1")]
+    {
         let error = within("the start fails", LocalHost::start(bench.options(program(path)))).await.unwrap_err();
         assert!(error.to_string().starts_with("the handler did not start: "), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
@@ -430,7 +432,8 @@ async fn a_handler_that_dies_is_started_again_and_its_message_comes_back() {
     bench.land("a.csv");
     within("all is done", host.drained()).await.unwrap();
     let lives = std::fs::read_dir(bench.home.path()).unwrap();
-    let lives = lives.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("life-")).count();
+    let lives =
+        lives.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("life-")).count();
     assert!(bench.home.path().join("died").exists());
     assert_eq!(lives, 2);
     within("the host stops", host.stop()).await.unwrap();

@@ -131,9 +131,17 @@ mod tests {
         assert_eq!(after("0 0 2 1 JAN *"), Some("2027-01-01T02:00:00Z".parse().unwrap()));
         // Day and weekday must both hold: the next Friday the 13th.
         assert_eq!(after("0 0 0 13 * 5"), Some("2026-02-13T00:00:00Z".parse().unwrap()));
-        for wrong in
-            ["", "* * * * *", "00:05:00", "@daily", "0 0 0 L * *", "0 0 0 * * 5L", "0 0 25 * * *", "0 0 0 * * * 2027", "x * * * * *"]
-        {
+        for wrong in [
+            "",
+            "* * * * *",
+            "00:05:00",
+            "@daily",
+            "0 0 0 L * *",
+            "0 0 0 * * 5L",
+            "0 0 25 * * *",
+            "0 0 0 * * * 2027",
+            "x * * * * *",
+        ] {
             let error = Schedule::parse(wrong).unwrap_err();
             assert!(error.to_string().contains("is no schedule"), "{error}");
         }

@@ -9,7 +9,13 @@ use crate::queue::Message;
 
 /// The body of an invocation by a queue message. `binary`: the message is handed over as bytes.
 #[must_use]
-pub(super) fn queue_invocation(function: &str, binding: &str, binary: bool, message: &Message, moment: &Moment) -> Vec<u8> {
+pub(super) fn queue_invocation(
+    function: &str,
+    binding: &str,
+    binary: bool,
+    message: &Message,
+    moment: &Moment,
+) -> Vec<u8> {
     let text = String::from_utf8_lossy(&message.body);
     let mut metadata = Map::new();
     metadata.insert("DequeueCount".to_owned(), json!(message.dequeue_count.to_string()));

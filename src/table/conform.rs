@@ -156,3 +156,86 @@ fn integer_digits(kind: &DataType) -> Option<(i16, u8)> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, Int64Array, StringArray, StringViewArray, TimestampMillisecondArray, UInt8Array};
+    use arrow::datatypes::Schema;
+
+    use super::*;
+
+    fn one(array: ArrayRef) -> RecordBatch {
+        RecordBatch::try_from_iter_with_nullable([("x", array, true)]).unwrap()
+    }
+
+    fn decimal(value: i128, precision: u8, scale: i8) -> ArrayRef {
+        let array = arrow::array::Decimal128Array::from(vec![value]);
+        Arc::new(array.with_precision_and_scale(precision, scale).unwrap())
+    }
+
+    fn list(name: &str, values: ArrayRef) -> ArrayRef {
+        let item = Arc::new(Field::new(name, values.data_type().clone(), true));
+        Arc::new(ListArray::new(item, arrow::buffer::OffsetBuffer::from_lengths([values.len()]), values, None))
+    }
+
+    #[test]
+    fn what_fits_without_loss_is_brought_in() {
+        let int: ArrayRef = Arc::new(Int32Array::from(vec![7]));
+        let long: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
+        let micros = TimestampMillisecondArray::from(vec![7]).with_timezone("+00:00");
+        for (from, to) in [
+            (Arc::clone(&int), Arc::clone(&long)),
+            (Arc::new(UInt8Array::from(vec![7])) as ArrayRef, Arc::clone(&long)),
+            (decimal(700, 10, 2), decimal(70_000, 12, 4)),
+            (Arc::clone(&int), decimal(700, 12, 2)),
+            (Arc::new(StringViewArray::from(vec!["a"])) as ArrayRef, Arc::clone(&text)),
+            (
+                Arc::new(micros) as ArrayRef,
+                Arc::new(arrow::array::TimestampMicrosecondArray::from(vec![7000]).with_timezone("UTC")) as ArrayRef,
+            ),
+            (list("item", Arc::clone(&int)), list("element", Arc::clone(&long))),
+        ] {
+            let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("x", to.data_type().clone(), true)]));
+            let fitted = conform(&one(from), &schema).unwrap();
+            assert_eq!(fitted.column(0), &to);
+            assert_eq!(fitted.schema(), schema);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_by_the_name_of_the_column() {
+        let long: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None]));
+        for (from, to, nullable) in [
+            (Arc::clone(&long), DataType::Int32, true),
+            (Arc::clone(&long), DataType::Utf8, true),
+            (Arc::clone(&long), DataType::Int64, false),
+            (Arc::clone(&long), DataType::Float64, true),
+            (decimal(7, 10, 2), DataType::Decimal128(10, 4), true),
+            (decimal(7, 10, 2), DataType::Decimal128(12, 1), true),
+            (Arc::clone(&long), DataType::Decimal128(20, 2), true),
+            (
+                Arc::new(TimestampMillisecondArray::from(vec![7])) as ArrayRef,
+                DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+                true,
+            ),
+        ] {
+            let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("x", to, nullable)]));
+            let error = conform(&one(from), &schema).unwrap_err();
+            assert!(error.message().starts_with("column x"), "{error}");
+        }
+    }
+
+    #[test]
+    fn columns_are_matched_by_name() {
+        let schema: SchemaRef = Arc::new(Schema::new(vec![
+            Field::new("gone", DataType::Utf8, true),
+            Field::new("x", DataType::Int32, true),
+        ]));
+        let fitted = conform(&one(Arc::new(Int32Array::from(vec![1, 2]))), &schema).unwrap();
+        assert_eq!((fitted.num_rows(), fitted.column(0).null_count()), (2, 2));
+        let strict: SchemaRef = Arc::new(Schema::new(vec![Field::new("y", DataType::Int32, false)]));
+        let error = conform(&one(Arc::new(Int32Array::from(vec![1]))), &strict).unwrap_err();
+        assert!(error.message().contains("column x is not in"), "{error}");
+    }
+}

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
 use object_store::ObjectMeta;
 
 use super::engine::store_url;
@@ -146,6 +147,9 @@ impl TableProvider for Provider {
             self.files.iter().enumerate().filter(|(at, _)| kept(*at)).map(|(_, file)| file).collect();
         let files = live.iter().map(|file| self.partitioned_file(file)).collect::<DfResult<Vec<_>>>()?;
         let projection = self.scan_projection(projection, &scan)?;
+        if files.is_empty() {
+            return Ok(Arc::new(EmptyExec::new(Arc::new(scan.project(&projection)?))));
+        }
         let config = FileScanConfigBuilder::new(url, Arc::new(source))
             .with_file_groups(share_out(files, state.config_options().execution.target_partitions))
             .with_statistics(statistics(&scan, live.into_iter()))

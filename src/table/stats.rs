@@ -3,6 +3,7 @@
 //! Minimum and maximum are given only where they bound the values for every reader: not for booleans and binaries, not for
 //! floats with a NaN (readers differ on where NaN sorts), not for infinities (JSON has none).
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -25,39 +26,53 @@ enum Bound {
     Text(String),
 }
 
-/// Which leaves of the written columns have held a NaN so far, in leaf order.
+/// Bounds of the float columns that were written so far. The footer has none for floats: Parquet's own bounds pass over NaN,
+/// and readers that count NaN as the greatest number would skip rows by them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct NanSeen(Vec<bool>);
+pub(super) struct FloatBounds(BTreeMap<String, FloatBound>);
 
-impl NanSeen {
-    /// Looks through the float columns of a batch.
+#[derive(Debug, Clone, Default)]
+struct FloatBound {
+    nulls: u64,
+    has_nan: bool,
+    bounds: Option<(f64, f64)>,
+}
+
+impl FloatBounds {
+    /// Looks through the float columns of a batch. Floats inside structs have no bounds.
     pub(super) fn look(&mut self, batch: &RecordBatch) {
-        let mut leaf = 0;
-        for column in batch.columns() {
-            self.look_at(column.as_ref(), &mut leaf);
+        for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+            match field.data_type() {
+                DataType::Float64 => {
+                    let values = column.as_primitive::<Float64Type>().iter().flatten();
+                    self.take(field.name(), column.null_count(), values);
+                }
+                DataType::Float32 => {
+                    let values = column.as_primitive::<Float32Type>().iter().flatten().map(f64::from);
+                    self.take(field.name(), column.null_count(), values);
+                }
+                _ => {}
+            }
         }
     }
 
-    fn look_at(&mut self, array: &dyn Array, leaf: &mut usize) {
-        if let Some(group) = array.as_struct_opt() {
-            for child in group.columns() {
-                self.look_at(child.as_ref(), leaf);
-            }
-            return;
+    fn take(&mut self, name: &str, nulls: usize, values: impl Iterator<Item = f64>) {
+        if !self.0.contains_key(name) {
+            self.0.insert(name.to_owned(), FloatBound::default());
         }
-        let found = match array.data_type() {
-            DataType::Float64 => array.as_primitive::<Float64Type>().values().iter().any(|value| value.is_nan()),
-            DataType::Float32 => array.as_primitive::<Float32Type>().values().iter().any(|value| value.is_nan()),
-            _ => false,
-        };
-        let count = leaves(array.data_type());
-        if self.0.len() < *leaf + count {
-            self.0.resize(*leaf + count, false);
+        let Some(bound) = self.0.get_mut(name) else { return };
+        bound.nulls += nulls as u64;
+        for value in values {
+            bound.has_nan |= value.is_nan();
+            // By total order, so that -0.0 comes before 0.0.
+            bound.bounds = Some(match bound.bounds {
+                None => (value, value),
+                Some((low, high)) => (
+                    if value.total_cmp(&low).is_lt() { value } else { low },
+                    if value.total_cmp(&high).is_gt() { value } else { high },
+                ),
+            });
         }
-        if found && let Some(seen) = self.0.get_mut(*leaf) {
-            *seen = true;
-        }
-        *leaf += count;
     }
 }
 
@@ -71,14 +86,14 @@ fn leaves(kind: &DataType) -> usize {
 }
 
 /// Statistics as JSON text for a file with the columns of `schema`.
-pub(super) fn file_stats(schema: &Schema, footer: &ParquetMetaData, nan: &NanSeen) -> String {
+pub(super) fn file_stats(schema: &Schema, footer: &ParquetMetaData, floats: &FloatBounds) -> String {
     let rows = footer.file_metadata().num_rows();
     let mut texts = Texts::default();
     let mut leaf = 0;
     for field in schema.fields() {
         let always = field.name().starts_with('_');
         let mut of_field = Texts::default();
-        collect(field, &mut leaf, always, footer, nan, &mut of_field);
+        collect(field, &mut leaf, always, footer, floats, &mut of_field);
         texts.absorb(field.name(), of_field);
     }
     format!(
@@ -112,13 +127,20 @@ impl Texts {
 }
 
 /// Collects one field: a value for a leaf, an object for a struct, nothing for lists and maps.
-fn collect(field: &Field, leaf: &mut usize, always: bool, footer: &ParquetMetaData, nan: &NanSeen, out: &mut Texts) {
+fn collect(
+    field: &Field,
+    leaf: &mut usize,
+    always: bool,
+    footer: &ParquetMetaData,
+    floats: &FloatBounds,
+    out: &mut Texts,
+) {
     match field.data_type() {
         DataType::Struct(fields) => {
             let mut below = Texts::default();
             for child in fields {
                 let mut of_child = Texts::default();
-                collect(child, leaf, always, footer, nan, &mut of_child);
+                collect(child, leaf, always, footer, &FloatBounds::default(), &mut of_child);
                 below.absorb(child.name(), of_child);
             }
             for (to, text) in [(&mut out.min, below.min), (&mut out.max, below.max), (&mut out.nulls, below.nulls)] {
@@ -130,14 +152,26 @@ fn collect(field: &Field, leaf: &mut usize, always: bool, footer: &ParquetMetaDa
         DataType::List(_) | DataType::Map(..) => *leaf += leaves(field.data_type()),
         kind => {
             if always || *leaf < INDEXED_LEAVES {
-                leaf_texts(kind, *leaf, footer, nan, out);
+                match kind {
+                    DataType::Float32 | DataType::Float64 => float_texts(kind, floats.0.get(field.name()), out),
+                    _ => leaf_texts(kind, *leaf, footer, out),
+                }
             }
             *leaf += 1;
         }
     }
 }
 
-fn leaf_texts(kind: &DataType, leaf: usize, footer: &ParquetMetaData, nan: &NanSeen, out: &mut Texts) {
+fn float_texts(kind: &DataType, found: Option<&FloatBound>, out: &mut Texts) {
+    let Some(found) = found else { return };
+    out.nulls = found.nulls.to_string();
+    if let (false, Some((low, high))) = (found.has_nan, found.bounds) {
+        out.min = render(kind, &Bound::Float(low)).unwrap_or_default();
+        out.max = render(kind, &Bound::Float(high)).unwrap_or_default();
+    }
+}
+
+fn leaf_texts(kind: &DataType, leaf: usize, footer: &ParquetMetaData, out: &mut Texts) {
     let mut nulls = Some(0);
     let mut bounds: Option<Option<(Bound, Bound)>> = None;
     for group in footer.row_groups() {
@@ -159,9 +193,6 @@ fn leaf_texts(kind: &DataType, leaf: usize, footer: &ParquetMetaData, nan: &NanS
     if let Some(nulls) = nulls {
         out.nulls = nulls.to_string();
     }
-    if nan.0.get(leaf).copied().unwrap_or(false) {
-        return;
-    }
     if let Some(Some((min, max))) = bounds {
         out.min = render(kind, &min).unwrap_or_default();
         out.max = render(kind, &max).unwrap_or_default();
@@ -173,8 +204,6 @@ fn bounds_of(kind: &DataType, statistics: &Statistics) -> Option<(Bound, Bound)>
     match statistics {
         Statistics::Int32(of) => whole((*of.min_opt()?).into(), (*of.max_opt()?).into()),
         Statistics::Int64(of) => whole((*of.min_opt()?).into(), (*of.max_opt()?).into()),
-        Statistics::Float(of) => Some((Bound::Float((*of.min_opt()?).into()), Bound::Float((*of.max_opt()?).into()))),
-        Statistics::Double(of) => Some((Bound::Float(*of.min_opt()?), Bound::Float(*of.max_opt()?))),
         Statistics::ByteArray(of) if matches!(kind, DataType::Utf8) => {
             let min = of.min_opt()?.as_utf8().ok()?;
             let max = of.max_opt()?.as_utf8().ok()?;

@@ -1,20 +1,19 @@
-//! The promises of a table, against real files.
+//! The promises of a table, against real files: what the tests share, and creating and reading.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, AsArray, Date32Array, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
-    TimestampMicrosecondArray,
-};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
-use chrono::{DateTime, TimeDelta, Utc};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use chrono::{DateTime, Utc};
 use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;
 
 use super::*;
 use crate::clock::{Clock, ManualClock};
-use crate::error::ErrorKind;
+
+mod data;
+mod log;
 
 struct Lake {
     _folder: tempfile::TempDir,

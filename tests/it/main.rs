@@ -8,6 +8,7 @@
     clippy::disallowed_methods,
     reason = "a test that cannot go on stops, and only tests read the clock and the environment by themselves"
 )]
+#![allow(unreachable_pub, reason = "a test binary is nobody's dependency")]
 
 mod command_line;
 mod committers;

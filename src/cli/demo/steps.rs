@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::event::Scope;
 use crate::generate::Trips;
 use crate::layout;
-use crate::local::{LocalHost, LocalOptions};
+use crate::local::{LocalHost, LocalOptions, Port};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::status::{count, status};
 use crate::quarantine::{Quarantined, from_batch};
@@ -53,7 +53,7 @@ impl Show {
         let started = Instant::now();
         let lake = context.lake()?;
         let options = LocalOptions {
-            port: None,
+            port: Port::None,
             workers: Some(workers),
             timers: false,
             clock: std::sync::Arc::clone(&context.clock),

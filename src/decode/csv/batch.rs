@@ -38,9 +38,9 @@ pub(super) struct Outcome {
 /// Why splitting stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The batch is full, or the buffer is used up.
+    /// The batch is full, or the content is used up.
     Full,
-    /// The next record is not whole in the buffer.
+    /// The next record is not, or not whole, in the buffer.
     Incomplete,
 }
 
@@ -152,6 +152,9 @@ impl Batch {
                 line += splitter.line_ends(&buffer[position..end]);
             }
             position = next;
+        }
+        if position >= buffer.len() && !text.at_end {
+            stop = Stop::Incomplete;
         }
         self.text = text.position..position;
         self.begin = text.begin;

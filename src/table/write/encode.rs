@@ -20,7 +20,7 @@ use crate::table::conform;
 use crate::table::open::ENGINE;
 use crate::table::partition::{folders, positions, split};
 use crate::table::schema::file_schema;
-use crate::table::stats::{NanSeen, file_stats};
+use crate::table::stats::{FloatBounds, file_stats};
 
 /// Encoded bytes of a file that are handed over at once.
 const PIECE_BYTES: usize = 8 << 20;
@@ -60,7 +60,7 @@ struct OpenFile {
     path: String,
     values: BTreeMap<String, Option<String>>,
     writer: ArrowWriter<Vec<u8>>,
-    nan: NanSeen,
+    floats: FloatBounds,
     /// Bytes handed over already.
     handed: u64,
 }
@@ -154,7 +154,7 @@ impl Encoder {
             Some(file) => file,
             None => self.begin(&key)?,
         };
-        file.nan.look(rows);
+        file.floats.look(rows);
         file.writer.write(rows).map_err(failed)?;
         let size = file.handed + buffered(&file) as u64 + file.writer.in_progress_size() as u64;
         if size >= self.options.target_bytes {
@@ -176,12 +176,12 @@ impl Encoder {
         let options = ArrowWriterOptions::new().with_properties(self.properties.clone()).with_skip_arrow_metadata(true);
         let writer = ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&self.file_schema), options)
             .map_err(|e| Error::invalid("the schema cannot be written as Parquet").because(e))?;
-        Ok(OpenFile { path, values, writer, nan: NanSeen::default(), handed: 0 })
+        Ok(OpenFile { path, values, writer, floats: FloatBounds::default(), handed: 0 })
     }
 
     fn close(&self, mut file: OpenFile) -> Result<Piece> {
         let footer = file.writer.finish().map_err(failed)?;
-        let stats = file_stats(&self.file_schema, &footer, &file.nan);
+        let stats = file_stats(&self.file_schema, &footer, &file.floats);
         let bytes = std::mem::take(file.writer.inner_mut());
         let last = DataFile {
             path: file.path.clone(),
@@ -242,7 +242,8 @@ fn hand_over(file: &mut OpenFile) -> Result<Piece> {
     Ok(Piece { path: file.path.clone(), bytes, last: None })
 }
 
-/// Dictionaries for text and binary only: numbers and times seldom repeat enough to pay for them.
+/// Dictionaries for text and binary only: numbers and times seldom repeat enough to pay for them. No bounds for floats:
+/// see [`FloatBounds`].
 fn properties(schema: &Schema) -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_created_by(ENGINE.to_owned())
@@ -253,29 +254,35 @@ fn properties(schema: &Schema) -> WriterProperties {
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES));
     for field in schema.fields() {
         let mut path = vec![field.name().clone()];
-        for leaf in text_leaves(field.data_type(), &mut path) {
-            builder = builder.set_column_dictionary_enabled(ColumnPath::new(leaf), true);
+        for (leaf, kind) in leaves(field.data_type(), &mut path) {
+            let leaf = ColumnPath::new(leaf);
+            builder = match kind {
+                DataType::Utf8 | DataType::Binary => builder.set_column_dictionary_enabled(leaf, true),
+                DataType::Float32 | DataType::Float64 => {
+                    builder.set_column_statistics_enabled(leaf, EnabledStatistics::None)
+                }
+                _ => builder,
+            };
         }
     }
     builder.build()
 }
 
-/// Parquet paths of the text and binary leaves below a column.
-fn text_leaves(kind: &DataType, path: &mut Vec<String>) -> Vec<Vec<String>> {
-    let below = |parts: &[&str], kind: &DataType, path: &mut Vec<String>| {
+/// The Parquet paths of the leaves below a column, with their types.
+fn leaves<'a>(kind: &'a DataType, path: &mut Vec<String>) -> Vec<(Vec<String>, &'a DataType)> {
+    let below = |parts: &[&str], kind: &'a DataType, path: &mut Vec<String>| {
         let depth = path.len();
         path.extend(parts.iter().map(|part| (*part).to_owned()));
-        let found = text_leaves(kind, path);
+        let found = leaves(kind, path);
         path.truncate(depth);
         found
     };
     match kind {
-        DataType::Utf8 | DataType::Binary => vec![path.clone()],
         DataType::Struct(fields) => {
             fields.iter().flat_map(|field| below(&[field.name()], field.data_type(), path)).collect()
         }
         DataType::List(item) => below(&["list", item.name()], item.data_type(), path),
         DataType::Map(entries, _) => below(&[entries.name()], entries.data_type(), path),
-        _ => Vec::new(),
+        leaf => vec![(path.clone(), leaf)],
     }
 }

@@ -16,7 +16,6 @@ use alluvium::clock::{Clock as _, ManualClock, SystemClock};
 use alluvium::error::Directive;
 use alluvium::event::FileEvent;
 use alluvium::landing::Landing;
-use alluvium::name::TableName;
 use alluvium::pipeline::commit::{CommitOptions, CommitReport, commit};
 use alluvium::pipeline::ingest::{Ingested, ingest};
 use alluvium::pipeline::lake::{Lake, Settings};
@@ -265,9 +264,4 @@ pub async fn assert_ledger(lake: &Lake) {
             "twice in the ledger: {row:?}"
         );
     }
-}
-
-/// Parses a table's name.
-pub fn name(text: &str) -> TableName {
-    text.parse().unwrap()
 }
