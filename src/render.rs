@@ -213,7 +213,11 @@ pub fn one_line(text: &str) -> String {
         return text.to_owned();
     }
     text.chars().fold(String::with_capacity(text.len() + 8), |mut out, c| {
-        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+        if c.is_control() {
+            out.extend(c.escape_default())
+        } else {
+            out.push(c)
+        }
         out
     })
 }
@@ -309,10 +313,23 @@ mod tests {
 
     #[test]
     fn numbers_and_sizes_for_people() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (-1_234_567, "-1,234,567"), (i64::MIN, "-9,223,372,036,854,775,808")] {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (-1_234_567, "-1,234,567"),
+            (i64::MIN, "-9,223,372,036,854,775,808"),
+        ] {
             assert_eq!(grouped(number), text);
         }
-        for (bytes, text) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB"), (1_048_575, "1.0 MiB"), (u64::MAX, "16384.0 PiB")] {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1 << 20, "1.0 MiB"),
+            (1_048_575, "1.0 MiB"),
+            (u64::MAX, "16384.0 PiB"),
+        ] {
             assert_eq!(human_bytes(bytes), text);
         }
         for (millis, text) in [(0, "0 ms"), (812, "812 ms"), (3_420, "3.42 s"), (125_000, "2 min 5 s")] {

@@ -3,10 +3,12 @@
 //! A [`Plan`] is chosen per column. It recognises a subset of what the slow way accepts and gives the same value; all
 //! else, refusals included, takes the slow way.
 
-use super::leaf::{Kind, check_length};
+use chrono_tz::Tz;
+
+use super::leaf::{Kind, Settings, check_length};
 use super::nested::Shape;
 use super::number::{fast_decimal, fast_float, fast_float32, fast_integer};
-use super::time::{fixed_date, fixed_time};
+use super::time::{TimeRules, fixed_date, fixed_time};
 use super::value::Builder;
 use super::{CastFault, ColumnSink};
 use crate::schema::Column;
@@ -26,8 +28,32 @@ pub(super) enum Plan {
     Text,
     /// `YYYY-MM-DD`
     Date,
-    /// `YYYY-MM-DD HH:MM:SS` in UTC or on a wall clock.
-    Time { space: bool, letter: bool, bare: bool, zulu: bool },
+    /// `YYYY-MM-DD HH:MM:SS` in UTC, in a zone or on a wall clock.
+    Time(TimePlan),
+}
+
+/// Which date-times of a fixed width mean what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TimePlan {
+    /// A space may stand between date and time.
+    space: bool,
+    /// A `T` may.
+    letter: bool,
+    /// What a text without offset is.
+    bare: Bare,
+    /// A `Z` may follow.
+    zulu: bool,
+}
+
+/// What a date-time without offset is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bare {
+    /// No value.
+    Refused,
+    /// The microseconds as they are: UTC, or a wall clock.
+    Plain,
+    /// A wall clock in the column's zone.
+    Zoned,
 }
 
 /// The day that was read last: rows of a file mostly share it with their neighbours.
@@ -56,7 +82,7 @@ impl DateCache {
 
 impl Plan {
     /// The short way of `column`, if its declarations leave one.
-    pub(super) fn choose(shape: &Shape, column: &Column, nulls: &[String]) -> Self {
+    pub(super) fn choose(shape: &Shape, column: &Column, settings: &Settings, nulls: &[String]) -> Self {
         let Shape::Leaf(kind) = shape else {
             return Self::Slow;
         };
@@ -85,32 +111,38 @@ impl Plan {
                     _ => return Self::Slow,
                 };
                 let instant = *kind == Kind::Timestamp;
-                let utc = column.timezone.as_deref().is_some_and(|zone| zone.parse() == Ok(chrono_tz::Tz::UTC));
-                Self::Time { space, letter, bare: !instant || utc, zulu: iso && instant }
+                let bare = match &settings.times.zone {
+                    _ if !instant => Bare::Plain,
+                    None => Bare::Refused,
+                    Some(Tz::UTC) => Bare::Plain,
+                    Some(_) => Bare::Zoned,
+                };
+                Self::Time(TimePlan { space, letter, bare, zulu: iso && instant })
             }
             _ => Self::Slow,
         }
     }
 }
 
-/// The instant of a text of 19 bytes, or 20 with a `Z`.
+/// The value of a text of 19 bytes, or 20 with a `Z`.
 #[inline]
-fn fast_time(text: &[u8], plan: Plan, dates: &mut DateCache) -> Option<i64> {
-    let Plan::Time { space, letter, bare, zulu } = plan else {
-        return None;
-    };
-    let text = match text {
-        [text @ .., b'Z'] if zulu => text,
-        text if bare => text,
-        _ => return None,
+fn fast_time(text: &[u8], plan: TimePlan, times: &TimeRules, dates: &mut DateCache) -> Option<i64> {
+    let (text, bare) = match text {
+        [text @ .., b'Z'] if plan.zulu => (text, Bare::Plain),
+        text => (text, plan.bare),
     };
     let (date, rest) = text.split_first_chunk::<10>()?;
     let (separator, time) = rest.split_first()?;
-    if !((space && *separator == b' ') || (letter && *separator == b'T')) {
+    if !((plan.space && *separator == b' ') || (plan.letter && *separator == b'T')) {
         return None;
     }
     let seconds = fixed_time(time)?;
-    Some((i64::from(dates.days(date)?) * 86_400 + i64::from(seconds)) * 1_000_000)
+    let micros = (i64::from(dates.days(date)?) * 86_400 + i64::from(seconds)) * 1_000_000;
+    match bare {
+        Bare::Plain => Some(micros),
+        Bare::Zoned => times.instant_of_wall(micros).ok(),
+        Bare::Refused => None,
+    }
 }
 
 #[inline]
@@ -156,7 +188,9 @@ impl ColumnSink {
                 append!(builder, fast_units(text, scale, limit))
             }
             (Plan::Date, Builder::Days(builder)) => append!(builder, fast_date(text, dates)),
-            (plan @ Plan::Time { .. }, Builder::Micros(builder)) => append!(builder, fast_time(text, plan, dates)),
+            (Plan::Time(plan), Builder::Micros(builder)) => {
+                append!(builder, fast_time(text, plan, &self.rules.settings.times, dates))
+            }
             _ => false,
         }
     }
@@ -185,8 +219,7 @@ impl ColumnSink {
                 }
             };
         }
-        let plan = self.rules.plan;
-        match (plan, &self.builder) {
+        match (self.rules.plan, &self.builder) {
             (Plan::Integer, Builder::Int8(_)) => {
                 column!(Int8, |text| fast_integer(text).and_then(|v| i8::try_from(v).ok()))
             }
@@ -203,7 +236,9 @@ impl ColumnSink {
                 column!(Decimal, |text| fast_units(text, scale, limit));
             }
             (Plan::Date, Builder::Days(_)) => column!(Days, |text| fast_date(text, &mut self.dates)),
-            (Plan::Time { .. }, Builder::Micros(_)) => column!(Micros, |text| fast_time(text, plan, &mut self.dates)),
+            (Plan::Time(plan), Builder::Micros(_)) => {
+                column!(Micros, |text| fast_time(text, plan, &self.rules.settings.times, &mut self.dates))
+            }
             _ => {
                 for (index, (text, quoted)) in fields.enumerate() {
                     if let Err(fault) = self.push_text(text, quoted) {

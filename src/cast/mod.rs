@@ -22,8 +22,8 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::{TimeUnit, i256};
 use serde_json::value::RawValue;
 
-pub use nested::UnknownField;
-pub use value::arrow_type;
+/// The Arrow type that a sink builds.
+pub use crate::schema::arrow::data_type as arrow_type;
 
 use bulk::Plan;
 use leaf::{Kind, Settings, trimmed, utf8};
@@ -116,7 +116,6 @@ pub struct ColumnSink {
     rules: Arc<Rules>,
     builder: Builder,
     dates: bulk::DateCache,
-    unknown: Vec<UnknownField>,
 }
 
 impl ColumnCaster {
@@ -130,7 +129,7 @@ impl ColumnCaster {
         let settings = Settings::new(column)?;
         let shape = Shape::new(&column.data_type);
         let nulls = column.null_values.clone().unwrap_or_else(|| file_null_values.to_vec());
-        let plan = Plan::choose(&shape, column, &nulls);
+        let plan = Plan::choose(&shape, column, &settings, &nulls);
         let mut rules = Rules {
             column_type: column.data_type.clone(),
             shape,
@@ -161,7 +160,6 @@ impl ColumnCaster {
             rules: Arc::clone(&self.rules),
             builder: Builder::new(&self.rules.column_type, rows),
             dates: bulk::DateCache::default(),
-            unknown: Vec::new(),
         }
     }
 
@@ -248,7 +246,7 @@ impl Rules {
         self.nulls.iter().any(|token| token == bare || token == text).then(|| self.null())
     }
 
-    fn scalar<'a>(&'a self, scalar: Scalar<'a>, unknown: &mut Vec<UnknownField>) -> Result<Value<'a>, CastFault> {
+    fn scalar<'a>(&'a self, scalar: Scalar<'a>) -> Result<Value<'a>, CastFault> {
         match (&self.shape, scalar) {
             (_, Scalar::Null) => self.null(),
             (Shape::Leaf(kind), Scalar::Text(text)) => {
@@ -259,7 +257,7 @@ impl Rules {
                 self.checked(kind.text(text, &self.settings))
             }
             (Shape::Leaf(kind), scalar) => self.checked(kind.scalar(scalar, &self.settings)),
-            (shape, Scalar::Json(raw)) => self.checked(nested::cast(shape, raw, &self.settings, "", unknown)),
+            (shape, Scalar::Json(raw)) => self.checked(nested::cast(shape, raw, &self.settings, "")),
             (shape, _) => Err(invalid(format!("a scalar is no {}", shape.name()))),
         }
     }
@@ -299,19 +297,12 @@ impl ColumnSink {
     /// # Errors
     /// The value is none of the type, or null where that is not allowed; null was appended.
     pub fn push_scalar(&mut self, value: Scalar<'_>) -> Result<(), CastFault> {
-        self.unknown.clear();
         if let Scalar::Number(text) | Scalar::Text(text) = value
             && self.quick(text.as_bytes())
         {
             return Ok(());
         }
-        append(&mut self.builder, self.rules.scalar(value, &mut self.unknown))
-    }
-
-    /// Fields inside the last pushed JSON value that the column's type does not name.
-    #[must_use]
-    pub fn unknown_fields(&self) -> &[UnknownField] {
-        &self.unknown
+        append(&mut self.builder, self.rules.scalar(value))
     }
 
     /// The finished column, one row a push.

@@ -1,6 +1,6 @@
 //! Lists, structs and maps from JSON text. Each element is cast by the rules of its own type; one bad element refuses
-//! the whole value. Numbers keep their exact text, duplicate keys are seen, fields that the type does not name are kept
-//! aside with their path.
+//! the whole value. Numbers keep their exact text and duplicate keys are seen. Fields that the type does not name are no part
+//! of the value: the decoder reports or rescues them.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -23,9 +23,6 @@ pub(super) enum Shape {
     Struct(Vec<(String, Shape)>),
     Map(Box<Shape>, Box<Shape>),
 }
-
-/// A field of a JSON object that the type does not name: its dotted path and its JSON text.
-pub type UnknownField = (String, String);
 
 impl Shape {
     pub(super) fn new(column_type: &ColumnType) -> Self {
@@ -63,13 +60,7 @@ impl Shape {
 }
 
 /// Casts JSON text; `path` is where in the column it lies.
-pub(super) fn cast(
-    shape: &Shape,
-    raw: &RawValue,
-    settings: &Settings,
-    path: &str,
-    unknown: &mut Vec<UnknownField>,
-) -> Result<Value<'static>, String> {
+pub(super) fn cast(shape: &Shape, raw: &RawValue, settings: &Settings, path: &str) -> Result<Value<'static>, String> {
     let text = raw.get().trim();
     if text == "null" {
         return Ok(Value::Null);
@@ -80,26 +71,19 @@ pub(super) fn cast(
         Shape::List(element) => {
             let elements: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| within("not a list".to_owned()))?;
             let cast_one = |(index, element_text): (usize, &&RawValue)| {
-                cast(element, element_text, settings, &format!("{path}[{index}]"), unknown)
+                cast(element, element_text, settings, &format!("{path}[{index}]"))
             };
             elements.iter().enumerate().map(cast_one).collect::<Result<_, _>>().map(Value::List)
         }
         Shape::Struct(fields) => {
             let members = members(text).map_err(|reason| within(reason.replace("{}", "struct")))?;
-            let mut taken = vec![false; members.len()];
             let mut values = Vec::with_capacity(fields.len());
             for (name, field) in fields {
                 let Some(index) = find(&members, name, fields).map_err(within)? else {
                     values.push(Value::Null);
                     continue;
                 };
-                taken[index] = true;
-                values.push(cast(field, members[index].1, settings, &below(path, name), unknown)?);
-            }
-            for ((name, value), taken) in members.iter().zip(taken) {
-                if !taken {
-                    unknown.push((below(path, name), value.get().to_owned()));
-                }
+                values.push(cast(field, members[index].1, settings, &below(path, name))?);
             }
             Ok(Value::Struct(values))
         }
@@ -117,7 +101,7 @@ pub(super) fn cast(
                 if repeated || key == Value::Null {
                     return Err(within(format!("duplicate or null key `{name}`")));
                 }
-                entries.push((key, cast(value_shape, value, settings, &below(path, name), unknown)?));
+                entries.push((key, cast(value_shape, value, settings, &below(path, name))?));
             }
             Ok(Value::Map(entries))
         }

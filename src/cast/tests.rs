@@ -3,7 +3,7 @@ use arrow::util::display::array_value_to_string;
 use proptest::prelude::*;
 
 use super::*;
-use crate::schema::{OnInfinity, Rounding, TimeUnit as Unit};
+use crate::schema::{OnInfinity, OnOverlap, Rounding, TimeUnit as Unit};
 
 fn column(column_type: ColumnType) -> Column {
     Column::new("c", column_type)
@@ -394,6 +394,18 @@ fn dates_and_times() {
     check_fields("null", &time, &[("infinity", Ok(None))]);
     time.nullable = false;
     check_fields("null", &time, &[("infinity", Err(FaultKind::Missing))]);
+    let mut oslo = column(ColumnType::Timestamp);
+    oslo.timezone = Some("Europe/Oslo".to_owned());
+    check_fields(
+        "TIM-11",
+        &oslo,
+        &[
+            ("2024-01-01T10:00:00", Ok(Some("2024-01-01T09:00:00Z"))),
+            ("2024-01-01T10:00:00Z", Ok(Some("2024-01-01T10:00:00Z"))),
+            ("2024-03-31 02:30:00", BAD),
+            ("0001-01-01 00:00:00", BAD),
+        ],
+    );
     let mut epoch = column(ColumnType::Timestamp);
     epoch.unit = Some(Unit::Millis);
     check_fields(
@@ -489,7 +501,9 @@ proptest! {
         time.timezone = Some("UTC".to_owned());
         let types = [ColumnType::Int32, ColumnType::Int64, ColumnType::Float64, ColumnType::Float32,
             ColumnType::Decimal(9, 2), ColumnType::Date, ColumnType::String];
-        for column in types.into_iter().map(column).chain([time]) {
+        let mut oslo = time.clone();
+        (oslo.timezone, oslo.on_overlap) = (Some("Europe/Oslo".to_owned()), OnOverlap::Reject);
+        for column in types.into_iter().map(column).chain([time, oslo]) {
             for text in &texts {
                 let _ = field(&column, text.as_bytes(), false);
                 let by_field = field(&column, text.as_bytes(), true);

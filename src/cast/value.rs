@@ -9,10 +9,11 @@ use arrow::array::{
     StructArray, TimestampMicrosecondBuilder,
 };
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 
 use crate::error::{Error, Result};
 use crate::schema::ColumnType;
+use crate::schema::arrow::data_type;
 
 /// A cast value.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,33 +62,8 @@ impl Value<'_> {
     }
 }
 
-/// The Arrow type of a column; nested fields are named as Delta's readers and writers name them.
-#[must_use]
-pub fn arrow_type(column_type: &ColumnType) -> DataType {
-    match column_type {
-        ColumnType::Boolean => DataType::Boolean,
-        ColumnType::Int8 => DataType::Int8,
-        ColumnType::Int16 => DataType::Int16,
-        ColumnType::Int32 => DataType::Int32,
-        ColumnType::Int64 => DataType::Int64,
-        ColumnType::Float32 => DataType::Float32,
-        ColumnType::Float64 => DataType::Float64,
-        ColumnType::Decimal(precision, scale) => DataType::Decimal128(*precision, *scale),
-        ColumnType::String => DataType::Utf8,
-        ColumnType::Binary => DataType::Binary,
-        ColumnType::Date => DataType::Date32,
-        ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        ColumnType::TimestampNtz => DataType::Timestamp(TimeUnit::Microsecond, None),
-        ColumnType::List(element) => DataType::List(Arc::new(Field::new("element", arrow_type(element), true))),
-        ColumnType::Struct(fields) => {
-            DataType::Struct(fields.iter().map(|(name, field)| Field::new(name, arrow_type(field), true)).collect())
-        }
-        ColumnType::Map(key, value) => DataType::Map(map_entries(key, value), false),
-    }
-}
-
 fn map_entries(key: &ColumnType, value: &ColumnType) -> FieldRef {
-    let pair = vec![Field::new("key", arrow_type(key), false), Field::new("value", arrow_type(value), true)];
+    let pair = vec![Field::new("key", data_type(key), false), Field::new("value", data_type(value), true)];
     Arc::new(Field::new("key_value", DataType::Struct(Fields::from(pair)), false))
 }
 
@@ -117,7 +93,7 @@ const TEXT_BYTES: usize = 16;
 impl Builder {
     /// An empty column with room for `rows`.
     pub(super) fn new(column_type: &ColumnType, rows: usize) -> Self {
-        let data_type = arrow_type(column_type);
+        let arrow_type = data_type(column_type);
         match column_type {
             ColumnType::Boolean => Self::Bool(BooleanBuilder::with_capacity(rows)),
             ColumnType::Int8 => Self::Int8(Int8Builder::with_capacity(rows)),
@@ -126,21 +102,21 @@ impl Builder {
             ColumnType::Int64 => Self::Int64(Int64Builder::with_capacity(rows)),
             ColumnType::Float32 => Self::Float32(Float32Builder::with_capacity(rows)),
             ColumnType::Float64 => Self::Float64(Float64Builder::with_capacity(rows)),
-            ColumnType::Decimal(..) => Self::Decimal(Decimal128Builder::with_capacity(rows).with_data_type(data_type)),
+            ColumnType::Decimal(..) => Self::Decimal(Decimal128Builder::with_capacity(rows).with_data_type(arrow_type)),
             ColumnType::String => Self::Text(StringBuilder::with_capacity(rows, rows * TEXT_BYTES)),
             ColumnType::Binary => Self::Bytes(BinaryBuilder::with_capacity(rows, rows * TEXT_BYTES)),
             ColumnType::Date => Self::Days(Date32Builder::with_capacity(rows)),
             ColumnType::Timestamp | ColumnType::TimestampNtz => {
-                Self::Micros(TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(data_type))
+                Self::Micros(TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(arrow_type))
             }
             ColumnType::List(element) => Self::List {
-                element: Arc::new(Field::new("element", arrow_type(element), true)),
+                element: Arc::new(Field::new("element", data_type(element), true)),
                 offsets: vec![0],
                 valid: NullBufferBuilder::new(rows),
                 child: Box::new(Self::new(element, rows)),
             },
             ColumnType::Struct(fields) => Self::Struct {
-                fields: fields.iter().map(|(name, field)| Field::new(name, arrow_type(field), true)).collect(),
+                fields: fields.iter().map(|(name, field)| Field::new(name, data_type(field), true)).collect(),
                 valid: NullBufferBuilder::new(rows),
                 children: fields.iter().map(|(_, field)| Self::new(field, rows)).collect(),
             },

@@ -1,8 +1,8 @@
 //! `alluvium bench`: speed and memory on this machine. Every measured run is a process of its own, in a home of its own.
 
-mod child;
-mod measure;
-mod report;
+pub mod child;
+pub mod measure;
+pub mod report;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -170,9 +170,7 @@ fn quoted(path: &Path) -> String {
 
 fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::from(error).within(folder.display()))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::from(error).within(folder.display())),
         _ => Ok(()),
     }
 }

@@ -39,7 +39,11 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result<Exit> {
             .remedy("name the folder of contracts: `alluvium check PATH`, --schemas or ALLUVIUM_SCHEMAS"));
     }
     // One file is checked among its neighbours: `<folder>/<layer>/<table>.yaml`.
-    let folder = if path.is_file() { path.ancestors().nth(2).unwrap_or(&path).to_owned() } else { path.clone() };
+    let folder = match path.ancestors().nth(2) {
+        Some(folder) if path.is_file() && folder.as_os_str().is_empty() => PathBuf::from("."),
+        Some(folder) if path.is_file() => folder.to_owned(),
+        _ => path.clone(),
+    };
     let (tables, mut found) = match check_folder(&folder) {
         Ok(catalog) => {
             let mut found = catalog.warnings().to_vec();

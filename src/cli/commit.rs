@@ -68,7 +68,16 @@ fn recomputed(moved: &Advanced) -> String {
 /// What runs of the committer did, as a table: commits of files, then what the layers did.
 #[must_use]
 pub fn grid(reports: &[CommitReport]) -> Grid {
-    let mut grid = Grid::new(&["table", "version", "batches", "rows_added", "rows_removed", "quarantined", "files_adopted", "recomputed"]);
+    let mut grid = Grid::new(&[
+        "table",
+        "version",
+        "batches",
+        "rows_added",
+        "rows_removed",
+        "quarantined",
+        "files_adopted",
+        "recomputed",
+    ]);
     for report in reports {
         for done in &report.commits {
             grid.push(vec![

@@ -1,6 +1,5 @@
 //! What every command works with: the configuration, the clock, and the lake behind them.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::app;
@@ -121,13 +120,6 @@ fn with_nearest(error: Error, lake: &Lake, text: &str) -> Error {
     }
 }
 
-/// Whether a file's name says that it is not (or not yet) data: the local arrival rule.
-#[must_use]
-pub fn is_in_the_making(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    name.starts_with(['_', '.']) || name.contains(".tmp") || name.contains(".part") || name.contains('~')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,22 +137,6 @@ mod tests {
         }
         for text in ["trips", "quarantine", "quarantine/trips", "../x", "raw/Trips", "ledger/x"] {
             assert!(parse_table(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn names_of_files_in_the_making() {
-        for (name, making) in [
-            ("a.csv", false),
-            ("a.csv.gz", false),
-            ("_SUCCESS", true),
-            (".a.csv.swp", true),
-            ("a.csv.tmp", true),
-            ("a.csv.part", true),
-            ("a.csv~", true),
-            ("part-0.csv", false),
-        ] {
-            assert_eq!(is_in_the_making(Path::new("x").join(name).as_path()), making, "{name}");
         }
     }
 }

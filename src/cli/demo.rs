@@ -1,9 +1,9 @@
 //! `alluvium demo`: the whole way on made-up trips, through the real local host, and what it promises, shown.
 
-mod home;
-mod look;
+pub mod home;
+pub mod look;
 pub mod shipped;
-mod steps;
+pub mod steps;
 
 use std::time::Instant;
 

@@ -57,7 +57,10 @@ pub async fn run(context: &Context, args: &InferArgs) -> Result<Exit> {
     }
     let place = context.config.schemas.join(format!("{table}.yaml"));
     write_new(&place, &yaml)?;
-    output::note(&format!("wrote {}; read it, then `alluvium check` and `alluvium ingest FILE --table {table}`", place.display()));
+    output::note(&format!(
+        "wrote {}; read it, then `alluvium check` and `alluvium ingest FILE --table {table}`",
+        place.display()
+    ));
     Ok(Exit::Done)
 }
 

@@ -1,7 +1,7 @@
 //! `alluvium ingest PATH…`: copy into the landing zone what is outside it, stage, commit, move the layers forward until
 //! nothing is left, and account for every record.
 
-mod account;
+pub mod account;
 pub mod bring;
 
 use std::collections::BTreeSet;

@@ -87,7 +87,9 @@ fn parse_status(text: &str) -> Result<Status> {
 /// It is no glob.
 pub fn path_matcher(glob: &str) -> Result<globset::GlobMatcher> {
     let built = GlobBuilder::new(glob).literal_separator(true).build();
-    built.map(|glob| glob.compile_matcher()).map_err(|error| Error::invalid(format!("`{glob}` is no glob")).because(error))
+    built
+        .map(|glob| glob.compile_matcher())
+        .map_err(|error| Error::invalid(format!("`{glob}` is no glob")).because(error))
 }
 
 fn short(rows: &[LedgerRow]) -> Grid {
@@ -111,8 +113,25 @@ fn short(rows: &[LedgerRow]) -> Grid {
 
 fn whole(rows: &[LedgerRow]) -> Grid {
     let mut grid = Grid::new(&[
-        "table", "table_id", "batch_id", "path", "etag", "last_modified", "sequencer", "sha256", "bytes", "status",
-        "reason", "rows_in", "loaded", "quarantined", "ignored", "contract_hash", "txn", "attempts", "first_seen",
+        "table",
+        "table_id",
+        "batch_id",
+        "path",
+        "etag",
+        "last_modified",
+        "sequencer",
+        "sha256",
+        "bytes",
+        "status",
+        "reason",
+        "rows_in",
+        "loaded",
+        "quarantined",
+        "ignored",
+        "contract_hash",
+        "txn",
+        "attempts",
+        "first_seen",
         "settled_at",
     ]);
     for row in rows {

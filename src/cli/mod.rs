@@ -1,23 +1,23 @@
 //! The command line: everything a person meets. Data goes to standard output, everything else to standard error; the exit
 //! code is 0 when done, 1 when it failed, 2 for wrong usage, 3 when something was found that a person should look at.
 
-mod bench;
-mod check;
-mod commit;
-mod completions;
-mod context;
-mod demo;
-mod doctor;
+pub mod bench;
+pub mod check;
+pub mod commit;
+pub mod completions;
+pub mod context;
+pub mod demo;
+pub mod doctor;
 pub mod exit;
-mod host;
-mod infer;
-mod ingest;
-mod ledger;
-mod output;
-mod quarantine;
-mod sql;
-mod status;
-mod tables;
+pub mod host;
+pub mod infer;
+pub mod ingest;
+pub mod ledger;
+pub mod output;
+pub mod quarantine;
+pub mod sql;
+pub mod status;
+pub mod tables;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -32,12 +32,18 @@ use exit::Exit;
 
 /// A serverless, event-driven medallion lakehouse on Delta Lake: files become curated tables, exactly once.
 #[derive(Debug, Parser)]
-#[command(name = "alluvium", version, about, max_term_width = 100, after_help = "Examples:
+#[command(
+    name = "alluvium",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "Examples:
   alluvium demo                                      the whole way, on made-up trips, in a few seconds
   alluvium ingest /data/trips --table raw/trips      files into tables
   alluvium sql 'select * from curated.trips_daily'   and out again
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 found something that a person should look at.")]
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 found something that a person should look at."
+)]
 pub struct Cli {
     /// Folder that holds landing/, lake/ and queue/ [env: ALLUVIUM_HOME] [default: ./data]
     #[arg(long, global = true, value_name = "FOLDER")]

@@ -66,7 +66,8 @@ pub fn bar(length: u64, what: &str) -> ProgressBar {
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(length), target);
-    if let Ok(style) = ProgressStyle::with_template("{msg:>10} [{bar:32}] {human_pos}/{human_len} {per_sec} eta {eta}") {
+    if let Ok(style) = ProgressStyle::with_template("{msg:>10} [{bar:32}] {human_pos}/{human_len} {per_sec} eta {eta}")
+    {
         bar.set_style(style.progress_chars("=> "));
     }
     bar.set_message(what.to_owned());

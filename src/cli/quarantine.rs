@@ -131,8 +131,9 @@ async fn tables(lake: &Lake, only: Option<&str>) -> Result<Vec<TableName>> {
 async fn read(lake: &Lake, table: &TableName, columns: &str) -> Result<Vec<Quarantined>> {
     let engine = Engine::over(lake, Pins::default())?;
     let (layer, name) = (table.layer(), table.table());
-    let query =
-        format!("select {columns} from quarantine.{layer}.{name} where resolved is null order by file, batch_id, record");
+    let query = format!(
+        "select {columns} from quarantine.{layer}.{name} where resolved is null order by file, batch_id, record"
+    );
     let mut rows = Vec::new();
     for batch in engine.rows(&query).await? {
         rows.extend(from_batch(&batch)?);
@@ -140,21 +141,30 @@ async fn read(lake: &Lake, table: &TableName, columns: &str) -> Result<Vec<Quara
     Ok(rows)
 }
 
+/// What one file has in quarantine.
+#[derive(Default)]
+struct Share<'a> {
+    records: u64,
+    first_line: Option<i64>,
+    rules: BTreeMap<&'a str, u64>,
+}
+
 fn list_grid(found: &[(TableName, Quarantined)]) -> Grid {
-    let mut files: BTreeMap<(String, &str), (u64, BTreeMap<&str, u64>)> = BTreeMap::new();
+    let mut files: BTreeMap<(String, &str), Share<'_>> = BTreeMap::new();
     for (table, row) in found {
-        let (records, rules) = files.entry((table.to_string(), &row.file)).or_default();
+        let Share { records, first_line, rules } = files.entry((table.to_string(), &row.file)).or_default();
         *records += u64::from(row.reject.record.is_some());
+        *first_line = first_line.iter().copied().chain(row.reject.line).min();
         for rule in &row.reject.rules {
             *rules.entry(rule).or_default() += 1;
         }
     }
-    let mut grid = Grid::new(&["table", "file", "records", "rules"]);
-    for ((table, file), (records, rules)) in files {
+    let mut grid = Grid::new(&["table", "file", "records", "first_line", "rules"]);
+    for ((table, file), Share { records, first_line, rules }) in files {
         let rules = rules.iter().map(|(rule, count)| format!("{rule} {count}")).collect();
         // A file that was refused whole has no single records.
         let records = if records == 0 { "whole file".into() } else { Cell::from(records) };
-        grid.push(vec![table.into(), file.into(), records, Cell::List(rules)]);
+        grid.push(vec![table.into(), file.into(), records, first_line.into(), Cell::List(rules)]);
     }
     grid
 }
@@ -225,8 +235,11 @@ mod tests {
 
     fn found() -> Vec<(TableName, Quarantined)> {
         let row = |file: &str, record: Option<i64>, rule: &str, column: Option<&str>, raw: &[u8]| {
-            let reason =
-                Reason { column: column.map(str::to_owned), rule: rule.to_owned(), value: Some("\"12,5x\"".to_owned()) };
+            let reason = Reason {
+                column: column.map(str::to_owned),
+                rule: rule.to_owned(),
+                value: Some("\"12,5x\"".to_owned()),
+            };
             let reject = Reject {
                 record,
                 line: record.map(|record| record + 1),

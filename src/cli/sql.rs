@@ -1,8 +1,8 @@
 //! `alluvium sql`: queries over the lake, and nothing but queries.
 
-mod engine;
-mod guard;
-mod lake_catalog;
+pub mod engine;
+pub mod guard;
+pub mod lake_catalog;
 
 use std::io::Read as _;
 

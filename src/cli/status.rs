@@ -41,7 +41,17 @@ pub async fn run(context: &Context, args: &StatusArgs) -> Result<Exit> {
 
 fn grid(now: &Status) -> Grid {
     let mut grid = Grid::new(&[
-        "table", "version", "rows", "files", "bytes", "staged", "failed", "missing", "refused", "quarantined", "behind",
+        "table",
+        "version",
+        "rows",
+        "files",
+        "bytes",
+        "staged",
+        "failed",
+        "missing",
+        "refused",
+        "quarantined",
+        "behind",
         "committed_at",
     ]);
     // A zero that is as it should be is no news; people see the others at once.
@@ -114,8 +124,7 @@ mod tests {
             last_error: Some("trips/a.csv: the disk is full; free some space".to_owned()),
             ..table("raw/trips")
         };
-        let derived =
-            TableStatus { behind: BTreeMap::from([("raw/trips".to_owned(), 1)]), ..table("aggregate/trips") };
+        let derived = TableStatus { behind: BTreeMap::from([("raw/trips".to_owned(), 1)]), ..table("aggregate/trips") };
         let empty = TableStatus { version: None, rows: None, committed_at: None, ..table("raw/flights") };
         let now = Status { at: DateTime::UNIX_EPOCH, tables: vec![raw, derived, empty], unclaimed: 4 };
         insta::assert_snapshot!(format!("{}{}", grid(&now).text(None, false), remarks(&now).join("\n")));

@@ -47,14 +47,12 @@ pub struct HistoryArgs {
 /// The lake cannot be read.
 pub async fn run_tables(context: &Context, args: &TablesArgs) -> Result<Exit> {
     let lake = context.existing_lake()?;
-    let mut grid = Grid::new(&["table", "layer", "version", "rows", "files", "bytes", "keys", "partitioned_by", "from"]);
+    let mut grid =
+        Grid::new(&["table", "layer", "version", "rows", "files", "bytes", "keys", "partitioned_by", "from"]);
     for contract in lake.catalog.tables() {
         let name = contract.table.to_string();
-        let declared = Declared {
-            layer: contract.table.layer(),
-            keys: contract.primary_key.clone(),
-            from: origin(contract),
-        };
+        let declared =
+            Declared { layer: contract.table.layer(), keys: contract.primary_key.clone(), from: origin(contract) };
         grid.push(row(&lake, &name, &layout::table(&contract.table), declared).await?);
     }
     for contract in lake.catalog.tables().iter().filter(|contract| contract.files().is_some()) {

@@ -6,10 +6,8 @@
 use std::collections::HashMap;
 
 use super::Refusal;
+use crate::schema::lineage::RESERVED;
 use crate::schema::{Column, Contract, UnknownColumns};
-
-/// Names that the lake itself adds to tables.
-const LINEAGE: [&str; 6] = ["_file", "_row", "_rescued", "_batch_id", "_ingested_at", "_ingest_date"];
 
 /// Longest header that a message repeats, in characters.
 const SHOWN_HEADER: usize = 300;
@@ -168,7 +166,7 @@ fn refuse_unknown(contract: &Contract, unknown: &[(usize, String)]) -> Result<()
             for (_, name) in unknown {
                 let same = |known: &str| fold(known) == fold(name);
                 let declared = contract.columns.iter().map(|column| column.name.as_str()).find(|known| same(known));
-                if let Some(known) = declared.or_else(|| LINEAGE.into_iter().find(|known| same(known))) {
+                if let Some(known) = declared.or_else(|| RESERVED.into_iter().find(|known| same(known))) {
                     let reason = format!("column `{name}` cannot be added beside {known} of the table");
                     return Err(refusal("unknown_column", reason, Some(name)));
                 }

@@ -60,8 +60,8 @@ pub async fn serve(config: Config) -> Result<()> {
     }
 }
 
-/// Ends when standard input does. A thread of its own reads it: the runtime could not be stopped under such a read.
-async fn standard_input_closed() {
+/// Ends when standard input does: the leash of a handler whose host may be killed. A thread of its own reads it: the runtime could not be stopped under such a read.
+pub(crate) async fn standard_input_closed() {
     let (closed, wait) = tokio::sync::oneshot::channel::<()>();
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());

@@ -193,10 +193,13 @@ impl Supervisor {
         let address = free_port().await?;
         let mut child = self.program.spawn(address)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
+        // The handler's leash: `wait` would close it, and the handler end.
+        let leash = child.stdin.take();
         let mut relays = JoinSet::new();
         relays.spawn(relay(out, relay_log_line));
         relays.spawn(relay(err, |line| tracing::error!(target: "alluvium::handler", "{line}")));
         let ended = self.until_it_ends(child, address).await;
+        drop(leash);
         // Its last words explain its end. Whoever else holds its pipes is not waited for.
         let _ = tokio::time::timeout(LAST_WORDS, async { while relays.join_next().await.is_some() {} }).await;
         ended

@@ -417,7 +417,10 @@ async fn handler_process() {
         StatusCode::OK
     });
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.unwrap();
-    axum::serve(listener, fake.router()).await.unwrap();
+    tokio::select! {
+        served = axum::serve(listener, fake.router()).into_future() => served.unwrap(),
+        () = crate::http::standard_input_closed(), if config.leash => {}
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Column, DFSchema, DataFusionError, TableReference};
+use datafusion::common::{DFSchema, DataFusionError};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::physical_expr::PhysicalExpr;
@@ -16,8 +16,13 @@ use crate::cast::arrow_type;
 use crate::error::{Error, Result};
 use crate::schema::{Contract, OnFail, Rule};
 
-/// The qualifier of texts as they came.
+/// The word before the name of a text as it came. Texts are columns named `raw.<column>`, without a qualifier: DataFusion
+/// refuses a schema in which a name stands with and without one.
 const RAW: &str = "raw";
+
+fn raw_name(column: &str) -> String {
+    format!("{RAW}.{column}")
+}
 
 /// A rule that can be evaluated.
 #[derive(Debug)]
@@ -104,13 +109,10 @@ fn covers(contract: &Contract, rule: &Rule) -> Result<Vec<usize>> {
 
 fn input_schema(contract: &Contract, raw: &[usize]) -> Result<(SchemaRef, DFSchema)> {
     let typed = contract.columns.iter().map(|column| Field::new(&column.name, arrow_type(&column.data_type), true));
-    let texts = raw.iter().map(|index| Field::new(&contract.columns[*index].name, DataType::Utf8, true));
+    let texts = raw.iter().map(|index| Field::new(raw_name(&contract.columns[*index].name), DataType::Utf8, true));
     let schema: SchemaRef = Arc::new(Schema::new(typed.chain(texts).collect::<Vec<_>>()));
-    let mut qualifiers = vec![None; contract.columns.len()];
-    qualifiers.resize(schema.fields().len(), Some(TableReference::bare(RAW)));
-    let qualified = DFSchema::from_field_specific_qualified_schema(qualifiers, &schema)
-        .map_err(|error| explained(&error).within(&contract.table))?;
-    Ok((schema, qualified))
+    let planned = DFSchema::try_from(Arc::clone(&schema)).map_err(|error| explained(&error).within(&contract.table))?;
+    Ok((schema, planned))
 }
 
 struct Parsed {
@@ -138,8 +140,11 @@ fn parse(contract: &Contract, rule: &Rule, state: &SessionState, schema: &DFSche
     }
     let (mut columns, mut raw_columns) = (BTreeSet::new(), BTreeSet::new());
     for column in expr.column_refs() {
-        let Some(index) = position(contract, column) else { continue };
-        if column.relation.is_some() { raw_columns.insert(index) } else { columns.insert(index) };
+        if let Some(index) = position(contract, &column.name) {
+            columns.insert(index);
+        } else if let Some(index) = column.name.strip_prefix("raw.").and_then(|name| position(contract, name)) {
+            raw_columns.insert(index);
+        }
     }
     if columns.is_empty() && raw_columns.is_empty() {
         return Err(Error::invalid("the check names no column").remedy("write a condition over columns of the table"));
@@ -149,8 +154,8 @@ fn parse(contract: &Contract, rule: &Rule, state: &SessionState, schema: &DFSche
     Ok(Parsed { expr, columns: columns.into_iter().collect(), raw_columns: raw_columns.into_iter().collect() })
 }
 
-fn position(contract: &Contract, column: &Column) -> Option<usize> {
-    contract.columns.iter().position(|declared| declared.name == column.name)
+fn position(contract: &Contract, name: &str) -> Option<usize> {
+    contract.columns.iter().position(|declared| declared.name == name)
 }
 
 /// Unquoted names mean the column that is spelled so, else the only one that differs in case.
@@ -172,13 +177,18 @@ fn resolve_names(contract: &Contract, expr: &mut SqlExpr) {
                     *ident = better;
                 }
             }
-            SqlExpr::CompoundIdentifier(idents) => {
-                let is_raw = idents.len() > 1 && idents[0].value.eq_ignore_ascii_case(RAW);
-                let named = usize::from(is_raw);
-                if let Some(better) = idents.get(named).and_then(resolved) {
-                    idents[named] = better;
+            SqlExpr::CompoundIdentifier(idents) => match idents.as_mut_slice() {
+                [qualifier, name] if qualifier.value.eq_ignore_ascii_case(RAW) => {
+                    let name = resolved(name).unwrap_or_else(|| name.clone());
+                    *part = SqlExpr::Identifier(Ident::with_quote('"', raw_name(&name.value)));
                 }
-            }
+                [first, ..] => {
+                    if let Some(better) = resolved(first) {
+                        *first = better;
+                    }
+                }
+                [] => {}
+            },
             _ => {}
         }
         ControlFlow::<()>::Continue(())

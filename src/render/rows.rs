@@ -4,9 +4,8 @@
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{
     DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float16Type, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, SchemaRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use chrono::DateTime;
@@ -245,9 +244,7 @@ fn shape(array: &dyn Array, row: usize) -> Result<Shape> {
             }))?
         }
         DataType::Dictionary(_, values) => shape(arrow::compute::cast(array, values)?.as_ref(), row)?,
-        DataType::RunEndEncoded(_, values) => {
-            shape(arrow::compute::cast(array, values.data_type())?.as_ref(), row)?
-        }
+        DataType::RunEndEncoded(_, values) => shape(arrow::compute::cast(array, values.data_type())?.as_ref(), row)?,
         // Dates, times, durations, intervals: Arrow's own ISO 8601 forms are exact.
         _ => Shape::Quoted(ArrayFormatter::try_new(array, &FormatOptions::default())?.value(row).to_string()),
     })
@@ -259,7 +256,16 @@ fn float(value: f64) -> Shape {
         let text = value.to_string();
         return Shape::Bare(if text.len() > 25 { format!("{value:e}") } else { text });
     }
-    Shape::Quoted(if value.is_nan() { "NaN" } else if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned())
+    Shape::Quoted(
+        if value.is_nan() {
+            "NaN"
+        } else if value > 0.0 {
+            "Infinity"
+        } else {
+            "-Infinity"
+        }
+        .to_owned(),
+    )
 }
 
 fn timestamp(array: &dyn Array, row: usize, unit: TimeUnit, is_instant: bool) -> Result<String> {

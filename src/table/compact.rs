@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 /// Tries against other writers before giving up.
 const ATTEMPTS: usize = 5;
 
+/// A commit rewrites about this many bytes at most: a longer one would rather lose against other writers.
+const COMMIT_BYTES: u64 = 2 << 30;
+
 /// What a compaction did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactReport {
@@ -30,27 +33,49 @@ pub struct CompactReport {
     pub rows: u64,
 }
 
-/// Rewrites files much smaller than `target_bytes` into files of about that size, partition by partition, in one commit
-/// that changes no row. None when there is nothing to gain. Gives up with a conflict when other writers are always quicker.
+/// Rewrites files much smaller than `target_bytes` into files of about that size, partition by partition, in commits that
+/// change no row, each of a bounded size. None when there is nothing to gain. Gives up with a conflict when other writers
+/// are always quicker; what was committed before stays.
 pub async fn compact(table: &Table, target_bytes: u64, clock: Arc<dyn Clock>) -> Result<Option<CompactReport>> {
-    let mut last = None;
-    for _ in 0..ATTEMPTS {
+    let mut total: Option<CompactReport> = None;
+    let mut lost = 0;
+    loop {
         let snapshot = table.snapshot().await?;
         let small = choose(&snapshot, target_bytes)?;
         if small.is_empty() {
-            return Ok(None);
+            return Ok(total);
         }
         match attempt(table, &snapshot, small, target_bytes, &clock).await? {
-            Attempt::Done(report) => return Ok(Some(report)),
-            Attempt::Again(error) => last = Some(error),
+            Attempt::Done(report) => {
+                lost = 0;
+                total = Some(match total {
+                    Some(before) => before.and(&report),
+                    None => report,
+                });
+            }
+            Attempt::Again(error) => {
+                lost += 1;
+                if lost == ATTEMPTS {
+                    let text = format!("table {} could not be compacted: other commits came first", table.folder());
+                    return Err(Error::conflict(text).because(error));
+                }
+            }
         }
     }
-    let conflict =
-        Error::conflict(format!("table {} could not be compacted: other commits came first", table.folder()));
-    Err(match last {
-        Some(error) => conflict.because(error),
-        None => conflict,
-    })
+}
+
+impl CompactReport {
+    /// What two compactions did, one after the other.
+    fn and(self, later: &Self) -> Self {
+        Self {
+            version: later.version,
+            files_before: self.files_before + later.files_before,
+            files_after: self.files_after + later.files_after,
+            bytes_before: self.bytes_before + later.bytes_before,
+            bytes_after: self.bytes_after + later.bytes_after,
+            rows: self.rows + later.rows,
+        }
+    }
 }
 
 enum Attempt {
@@ -58,14 +83,27 @@ enum Attempt {
     Again(Error),
 }
 
-/// The files to rewrite: of each partition those below three quarters of the target, when there are at least two.
+/// The files of the next commit: of each partition those below three quarters of the target, when there are at least two.
 fn choose(snapshot: &Snapshot, target_bytes: u64) -> Result<Vec<DataFile>> {
     let files = snapshot.files()?;
     let mut partitions: BTreeMap<&BTreeMap<String, Option<String>>, Vec<&DataFile>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.size < target_bytes / 4 * 3) {
         partitions.entry(&file.partition_values).or_default().push(file);
     }
-    Ok(partitions.into_values().filter(|small| small.len() > 1).flatten().cloned().collect())
+    let most = (target_bytes * 16).max(COMMIT_BYTES);
+    let mut chosen: Vec<DataFile> = Vec::new();
+    let mut bytes = 0;
+    for small in partitions.into_values().filter(|small| small.len() > 1) {
+        for (at, file) in small.iter().enumerate() {
+            // A partition is cut only behind its second file: one file alone would gain nothing.
+            if bytes > most && at != 1 {
+                return Ok(chosen);
+            }
+            bytes += file.size;
+            chosen.push(DataFile::clone(file));
+        }
+    }
+    Ok(chosen)
 }
 
 async fn attempt(

@@ -43,9 +43,9 @@ impl Table {
         let store = &self.inner.store;
         let folder = &self.inner.folder;
         let listing = Listing::whole(store, folder).await?;
-        let readable = listing.readable().unwrap_or(0..=-1);
-        let range = format!("versions {} to {} of table {folder} can be read", readable.start(), newest.version());
-        if version < *readable.start() || version > newest.version() {
+        let oldest = listing.readable().map_or(newest.version(), |readable| *readable.start());
+        let range = format!("versions {oldest} to {} of table {folder} can be read", newest.version());
+        if version < oldest || version > newest.version() {
             return Err(Error::not_found(format!("version {version} cannot be read: {range}")));
         }
         match load(store, folder, Some(version)).await? {

@@ -122,11 +122,8 @@ impl Writer {
             (None, Some(file)) => {
                 match self.store.put_new(&path, piece.bytes.into()).await? {
                     (Put::Created, _) => {}
-                    (Put::Exists, _) => {
-                        return Err(Error::unavailable(format!(
-                            "{path} is there already: its write may have been repeated"
-                        )));
-                    }
+                    // The name is fresh: what is there is our own write, repeated below us after its answer was lost.
+                    (Put::Exists, _) => check_size(&self.store, &path, file.size).await?,
                     (Put::Unknown(error), _) => return Err(error),
                 }
                 self.done.push(file);
@@ -159,4 +156,12 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+async fn check_size(store: &Store, path: &str, size: u64) -> Result<()> {
+    let found = store.head(path).await?.map(|meta| meta.size);
+    if found == Some(size) {
+        return Ok(());
+    }
+    Err(Error::unavailable(format!("{path} was written with {size} bytes and is there with {found:?}")))
 }

@@ -49,7 +49,7 @@ fn assert_exactly_once(program: &Program, files: i64) {
 #[test]
 fn files_that_land_are_committed_by_the_timer_and_ctrl_c_drains() {
     let (home, program) = home();
-    let mut host = program.start(&["local"]);
+    let mut host = program.start(&["local", "--no-port"]);
     eventually(PATIENCE, "the handler runs", || is_serving(&host));
     land(home.path(), 0..10);
     eventually(PATIENCE, "all files are loaded", || loaded(&program) == 10);
@@ -62,7 +62,7 @@ fn files_that_land_are_committed_by_the_timer_and_ctrl_c_drains() {
 #[test]
 fn a_handler_that_is_killed_is_started_again_and_nothing_is_lost_or_doubled() {
     let (home, program) = home();
-    let mut host = program.start(&["local"]);
+    let mut host = program.start(&["local", "--no-port"]);
     eventually(PATIENCE, "the handler runs", || is_serving(&host));
     for round in 0..4 {
         land(home.path(), round * 10..round * 10 + 10);
@@ -83,14 +83,14 @@ fn a_handler_that_is_killed_is_started_again_and_nothing_is_lost_or_doubled() {
 #[test]
 fn a_second_ctrl_c_stops_at_once_and_the_next_run_finishes_the_work() {
     let (home, program) = home();
-    let mut host = program.start(&["local"]);
+    let mut host = program.start(&["local", "--no-port"]);
     eventually(PATIENCE, "the handler runs", || is_serving(&host));
     land(home.path(), 0..30);
     eventually(PATIENCE, "the work has begun", || home.path().join("lake/raw/sales").exists());
     host.signal("INT");
     host.signal("INT");
     host.ended(PATIENCE);
-    let mut host = program.start(&["local"]);
+    let mut host = program.start(&["local", "--no-port"]);
     eventually(PATIENCE, "all files are loaded", || loaded(&program) == 30);
     host.signal("INT");
     assert_eq!(host.ended(PATIENCE), Some(0), "{}", host.printed());
@@ -100,7 +100,7 @@ fn a_second_ctrl_c_stops_at_once_and_the_next_run_finishes_the_work() {
 #[test]
 fn a_host_that_is_killed_with_everything_loses_nothing() {
     let (home, program) = home();
-    let host = program.start(&["local"]);
+    let host = program.start(&["local", "--no-port"]);
     eventually(PATIENCE, "the handler runs", || is_serving(&host));
     land(home.path(), 0..20);
     eventually(PATIENCE, "the work has begun", || home.path().join("lake/raw/sales").exists());
@@ -110,7 +110,7 @@ fn a_host_that_is_killed_with_everything_loses_nothing() {
         signal(handler, "KILL");
     }
     drop(host);
-    let mut host = program.start(&["local"]);
+    let mut host = program.start(&["local", "--no-port"]);
     eventually(PATIENCE, "all files are loaded", || loaded(&program) == 20);
     host.signal("INT");
     assert_eq!(host.ended(PATIENCE), Some(0), "{}", host.printed());

@@ -5,13 +5,11 @@ fn text<'a>(value: &'a str) -> Value<'a> {
     Value::Text(Cow::Borrowed(value))
 }
 
-fn cast_json(column_type: ColumnType, json: &str) -> Result<(Value<'static>, Vec<UnknownField>), String> {
+fn cast_json(column_type: ColumnType, json: &str) -> Result<Value<'static>, String> {
     let column = Column::new("c", column_type);
     let settings = Settings::new(&column).unwrap();
     let raw: Box<RawValue> = RawValue::from_string(json.to_owned()).unwrap();
-    let mut unknown = Vec::new();
-    let value = cast(&Shape::new(&column.data_type), &raw, &settings, "", &mut unknown)?;
-    Ok((value, unknown))
+    cast(&Shape::new(&column.data_type), &raw, &settings, "")
 }
 
 fn list(element: ColumnType) -> ColumnType {
@@ -26,18 +24,18 @@ fn record(fields: &[(&str, ColumnType)]) -> ColumnType {
 fn missing_null_and_empty_stay_apart() {
     // JSN-07
     let ints = || list(ColumnType::Int64);
-    assert_eq!(cast_json(ints(), "null").unwrap().0, Value::Null);
-    assert_eq!(cast_json(ints(), "[]").unwrap().0, Value::List(vec![]));
-    assert_eq!(cast_json(ints(), "[null, 1]").unwrap().0, Value::List(vec![Value::Null, Value::Int(1)]));
+    assert_eq!(cast_json(ints(), "null").unwrap(), Value::Null);
+    assert_eq!(cast_json(ints(), "[]").unwrap(), Value::List(vec![]));
+    assert_eq!(cast_json(ints(), "[null, 1]").unwrap(), Value::List(vec![Value::Null, Value::Int(1)]));
     let both = record(&[("a", ColumnType::Int32), ("b", ColumnType::String)]);
-    assert_eq!(cast_json(both, "{\"a\":1}").unwrap().0, Value::Struct(vec![Value::Int(1), Value::Null]));
+    assert_eq!(cast_json(both, "{\"a\":1}").unwrap(), Value::Struct(vec![Value::Int(1), Value::Null]));
 }
 
 #[test]
 fn numbers_keep_their_text_at_every_depth() {
     // JSN-01
     let deep = list(record(&[("id", ColumnType::Int64), ("s", ColumnType::String)]));
-    let (value, _) = cast_json(deep.clone(), r#"[{"id":9007199254740993,"s":1344800117571260417}]"#).unwrap();
+    let value = cast_json(deep.clone(), r#"[{"id":9007199254740993,"s":1344800117571260417}]"#).unwrap();
     let expected = Value::Struct(vec![Value::Int(9_007_199_254_740_993), text("1344800117571260417")]);
     assert_eq!(value, Value::List(vec![expected]));
     let reason = cast_json(deep, r#"[{"id":1},{"id":9223372036854775808}]"#).unwrap_err();
@@ -45,22 +43,19 @@ fn numbers_keep_their_text_at_every_depth() {
 }
 
 #[test]
-fn unknown_fields_are_kept_with_their_path() {
+fn fields_that_the_type_does_not_name_are_no_part_of_the_value() {
     // JSN-09
     let nested = record(&[("b", ColumnType::Int64), ("in", record(&[("x", ColumnType::Int64)]))]);
-    let (value, unknown) = cast_json(nested, r#"{"b":2,"c":"new","in":{"x":1,"y":[1,2]}}"#).unwrap();
+    let value = cast_json(nested, r#"{"b":2,"c":"new","in":{"x":1,"y":[1,2]}}"#).unwrap();
     assert_eq!(value, Value::Struct(vec![Value::Int(2), Value::Struct(vec![Value::Int(1)])]));
-    let expected = [("in.y", "[1,2]"), ("c", "\"new\"")];
-    assert_eq!(unknown, expected.map(|(path, json)| (path.to_owned(), json.to_owned())));
 }
 
 #[test]
 fn keys_are_matched_exactly_then_folded_and_never_twice() {
     let one = || record(&[("id", ColumnType::Int64)]);
-    assert_eq!(cast_json(one(), r#"{" ID ":4}"#).unwrap().0, Value::Struct(vec![Value::Int(4)]));
-    // JSN-03: the exact name wins, the other is unknown.
-    let (value, unknown) = cast_json(one(), r#"{"ID":4,"id":3}"#).unwrap();
-    assert_eq!((value, unknown.len()), (Value::Struct(vec![Value::Int(3)]), 1));
+    assert_eq!(cast_json(one(), r#"{" ID ":4}"#).unwrap(), Value::Struct(vec![Value::Int(4)]));
+    // JSN-03: the exact name wins, the other is no field.
+    assert_eq!(cast_json(one(), r#"{"ID":4,"id":3}"#).unwrap(), Value::Struct(vec![Value::Int(3)]));
     for (column_type, json, says) in [
         (one(), r#"{"id":1,"id":2}"#, "duplicate key `id`"),
         (one(), r#"{"id":1,"\u0069d":2}"#, "duplicate key `id`"),
@@ -85,7 +80,7 @@ fn keys_are_matched_exactly_then_folded_and_never_twice() {
 #[test]
 fn maps_hold_typed_keys_and_values() {
     let map = ColumnType::Map(Box::new(ColumnType::String), Box::new(ColumnType::Decimal(4, 1)));
-    let (value, _) = cast_json(map, r#"{"a\"b":1.5,"c":null}"#).unwrap();
+    let value = cast_json(map, r#"{"a\"b":1.5,"c":null}"#).unwrap();
     let expected = vec![(text("a\"b"), Value::Decimal(15)), (text("c"), Value::Null)];
     assert_eq!(value, Value::Map(expected));
 }

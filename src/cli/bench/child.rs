@@ -167,11 +167,7 @@ async fn stage(context: &Context, args: &ChildArgs) -> Result<Measured> {
     let lake = open(context, &landing, settings(context, args.threads), false)?;
     let (started, cpu) = (Instant::now(), cpu_seconds());
     whole(stage_all(&lake, files, lake.settings.threads).await?.0)?;
-    Ok(Measured {
-        stage_s: started.elapsed().as_secs_f64(),
-        stage_cpu_s: cpu_seconds() - cpu,
-        ..Measured::default()
-    })
+    Ok(Measured { stage_s: started.elapsed().as_secs_f64(), stage_cpu_s: cpu_seconds() - cpu, ..Measured::default() })
 }
 
 async fn adopt(context: &Context, args: &ChildArgs) -> Result<Measured> {

@@ -28,8 +28,11 @@ pub fn prepare(home: &Path, fresh: bool) -> Result<PathBuf> {
         }
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(within(error)),
         Err(_) if is_used(home)? => {
-            return Err(Error::invalid(format!("there is a lake in {} already, and it is not the demo's", home.display()))
-                .remedy("nothing was touched; give the demo another folder: `alluvium demo --home demo-data`"));
+            return Err(Error::invalid(format!(
+                "there is a lake in {} already, and it is not the demo's",
+                home.display()
+            ))
+            .remedy("nothing was touched; give the demo another folder: `alluvium demo --home demo-data`"));
         }
         Err(_) => {}
     }

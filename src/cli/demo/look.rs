@@ -106,7 +106,8 @@ pub fn late(rows: u64, changed: &[(String, Option<Day>, Option<Day>)], days: usi
     );
     let mut grid = Grid::new(&["day", "trips_before", "trips_now", "revenue_before", "revenue_now"]);
     for (day, before, now) in changed {
-        let cell = |day: &Option<Day>, pick: fn(&Day) -> &String| -> Cell { day.as_ref().map(|day| pick(day).clone()).into() };
+        let cell =
+            |day: &Option<Day>, pick: fn(&Day) -> &String| -> Cell { day.as_ref().map(|day| pick(day).clone()).into() };
         grid.push(vec![
             day.as_str().into(),
             cell(before, |day| &day.trips),
@@ -121,9 +122,9 @@ pub fn late(rows: u64, changed: &[(String, Option<Day>, Option<Day>)], days: usi
 /// Files before and after compaction.
 #[must_use]
 pub fn compacted(lines: &[(&str, usize, usize, Duration)]) -> String {
-    let parts = lines.iter().map(|(name, before, after, took)| {
-        format!("{name} {before} -> {after} files in {}", human_duration(*took))
-    });
+    let parts = lines
+        .iter()
+        .map(|(name, before, after, took)| format!("{name} {before} -> {after} files in {}", human_duration(*took)));
     step("compact", &format!("{}; the same rows", parts.collect::<Vec<_>>().join(", ")))
 }
 

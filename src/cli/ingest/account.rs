@@ -119,7 +119,8 @@ impl Account {
     }
 
     fn grid(&self) -> Grid {
-        let mut grid = Grid::new(&["table", "files", "records_in", "loaded", "quarantined", "ignored", "files_by_status"]);
+        let mut grid =
+            Grid::new(&["table", "files", "records_in", "loaded", "quarantined", "ignored", "files_by_status"]);
         for (table, share) in &self.tables {
             let statuses = share.statuses.iter().map(|(status, files)| format!("{files} {status}"));
             grid.push(vec![
@@ -162,13 +163,14 @@ impl Account {
 
     fn remarks(&self, took: Duration) -> Vec<String> {
         let rows: u64 = self.tables.values().map(|share| share.counts.rows_in).sum();
-        let mut lines = vec![format!(
-            "{} records in {}",
-            grouped(i64::try_from(rows).unwrap_or(i64::MAX)),
-            human_duration(took)
-        )];
-        lines.extend(self.refused.iter().map(|file| format!("refused: {} by {}: {}", file.path, file.table, file.reason)));
-        lines.extend(self.unclaimed.iter().map(|path| format!("nobody takes {path}: no contract's source.path matches it")));
+        let mut lines =
+            vec![format!("{} records in {}", grouped(i64::try_from(rows).unwrap_or(i64::MAX)), human_duration(took))];
+        lines.extend(
+            self.refused.iter().map(|file| format!("refused: {} by {}: {}", file.path, file.table, file.reason)),
+        );
+        lines.extend(
+            self.unclaimed.iter().map(|path| format!("nobody takes {path}: no contract's source.path matches it")),
+        );
         lines.extend(self.failures.iter().map(|file| format!("failed: {}: {}", file.path, file.error)));
         lines.extend(self.stopped.iter().map(|table| format!("stopped: {}: {}", table.table, table.error)));
         lines
@@ -238,10 +240,8 @@ mod tests {
 
     #[test]
     fn a_contract_that_came_later_took_the_file() {
-        let rows = [
-            row(None, "a", Status::Ignored, (0, 0, 0, 0)),
-            row(Some("raw/trips"), "a", Status::Loaded, (1, 1, 0, 0)),
-        ];
+        let rows =
+            [row(None, "a", Status::Ignored, (0, 0, 0, 0)), row(Some("raw/trips"), "a", Status::Loaded, (1, 1, 0, 0))];
         assert_eq!(account(&rows, &["a"]).exit(), Exit::Done);
     }
 }

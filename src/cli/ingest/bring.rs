@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use crate::cli::context::is_in_the_making;
 use crate::error::{Error, Result};
+use crate::landing::is_passed_over;
 use crate::schema::Contract;
 
 /// Why a file of a folder is left where it is.
@@ -122,13 +122,17 @@ fn walk(folder: &Path, landing: &Path, files: &mut Vec<PathBuf>, skipped: &mut V
     Ok(())
 }
 
+fn is_in_the_making(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| is_passed_over(&name.to_string_lossy()))
+}
+
 fn slashed(path: &Path) -> Result<String> {
     let mut parts = Vec::new();
     for component in path.components() {
         let Component::Normal(part) = component else { continue };
-        let text = part.to_str().ok_or_else(|| {
-            Error::invalid(format!("{} is no UTF-8 path", path.display())).remedy("rename the file")
-        })?;
+        let text = part
+            .to_str()
+            .ok_or_else(|| Error::invalid(format!("{} is no UTF-8 path", path.display())).remedy("rename the file"))?;
         parts.push(text);
     }
     Ok(parts.join("/"))

@@ -13,6 +13,7 @@ use crate::cast::{CastFault, ColumnCaster, ColumnSink, arrow_type};
 use crate::decode::columns::Matching;
 use crate::decode::{Chunk, DecodeError, Fault, FaultKind, Options, Raw, Reason};
 use crate::error::{Error, Result};
+use crate::schema::lineage::{RESCUED, ROW};
 use crate::schema::{Contract, Source, UnknownColumns};
 
 /// What is the same for all chunks of a file.
@@ -49,11 +50,11 @@ impl Layout {
             .map(|column| Field::new(&column.name, arrow_type(&column.data_type), true))
             .collect();
         match contract.unknown_columns {
-            UnknownColumns::Rescue => fields.push(text("_rescued")),
+            UnknownColumns::Rescue => fields.push(text(RESCUED)),
             UnknownColumns::Add => fields.extend(matching.unknown.iter().map(|(_, name)| text(name))),
             UnknownColumns::Ignore | UnknownColumns::Reject => {}
         }
-        fields.push(Field::new("_row", DataType::Int64, false));
+        fields.push(Field::new(ROW, DataType::Int64, false));
         let raw_fields = options.raw_columns.iter().map(|wanted| {
             let column = contract.columns.get(*wanted);
             column.map(|column| text(&column.name)).ok_or_else(|| Error::internal(format!("no raw column {wanted}")))

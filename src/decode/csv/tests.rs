@@ -28,6 +28,7 @@ pub(crate) fn contract(columns: Vec<Column>) -> Contract {
         properties: BTreeMap::new(),
         hash: String::new(),
         file: String::new(),
+        positions: Default::default(),
     }
 }
 

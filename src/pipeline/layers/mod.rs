@@ -22,7 +22,6 @@ mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use serde::Serialize;
@@ -42,7 +41,7 @@ use pins::Pin;
 pub const CONTRACT_HASH: &str = "alluvium.contract_hash";
 
 /// How often an advance starts again when another writer was quicker.
-const ATTEMPTS: u32 = 8;
+const ATTEMPTS: usize = 8;
 
 /// What an advance did.
 #[derive(Debug, Clone, Serialize)]
@@ -146,7 +145,7 @@ pub async fn advance(lake: &Lake, target: &Arc<Contract>) -> Result<Advanced> {
             Attempt::Done(advanced) => return Ok(advanced),
             Attempt::Again(error) => last = Some(error),
         }
-        pause(lake, attempt).await;
+        lake.pause(attempt).await;
     }
     let error = Error::conflict(format!("{}: other writers were quicker {ATTEMPTS} times", target.table))
         .remedy("nothing is lost: the next run goes on from the watermark");
@@ -202,6 +201,10 @@ async fn attempt_once(lake: &Lake, target: &Contract, derivation: &Derivation) -
     };
     let mut pins = pins::pin(lake, derivation).await?;
     if pins.iter().all(|pin| pin.snapshot.is_none()) {
+        if let Some((_, base)) = &stored {
+            // A source that was read before and is gone is told, not taken for empty.
+            whole_reason(target, base, &mut pins).await?;
+        }
         return Ok(nothing(stored.map(|(_, base)| base.version())));
     }
     let (table, base) = match stored {
@@ -381,12 +384,6 @@ async fn commit(table: &Table, work: &Work<'_>, done: Done, evolves: bool) -> Re
         }
         Outcome::Unknown(error) => Ok(Attempt::Again(error)),
     }
-}
-
-/// Longer each time, and not the same for two processes.
-async fn pause(lake: &Lake, attempt: u32) {
-    let jitter = lake.clock.fresh().bytes().map(u64::from).sum::<u64>() % 17;
-    tokio::time::sleep(Duration::from_millis((1 << attempt.min(7)) + jitter)).await;
 }
 
 /// The SQL of a derivation; none for a named transform.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -17,9 +17,6 @@ use crate::pipeline::replace::rewrite::writer_options;
 use crate::schema::Body;
 use crate::table::{DataFile, Snapshot, Writer, conform};
 use crate::transform::transform;
-
-/// Rows are handed to a writer in batches of at least this many.
-const WRITTEN_AT_ONCE: usize = 32_768;
 
 /// The compiled transform of a row-by-row table, restricted to some output columns.
 pub(super) fn compile(work: &Work<'_>, wanted: Option<&[String]>) -> Result<RowMap> {
@@ -139,8 +136,6 @@ struct Job {
 impl Job {
     async fn run(self: Arc<Self>, mut writer: Writer) -> Result<(Vec<DataFile>, u64)> {
         let mut rows = 0;
-        let mut waiting: Vec<RecordBatch> = Vec::new();
-        let mut waiting_rows = 0;
         while let Some((at, file)) = self.take() {
             let chosen = self.chosen.as_ref().map(|chosen| chosen[at].clone());
             if chosen.as_ref().is_some_and(Bits::is_empty) {
@@ -148,20 +143,9 @@ impl Job {
             }
             let mut stream = transformed(&self.source, file, Arc::clone(&self.map), chosen).await?;
             while let Some(batch) = stream.try_next().await? {
-                if batch.num_rows() == 0 {
-                    continue;
-                }
                 rows += batch.num_rows() as u64;
-                waiting_rows += batch.num_rows();
-                waiting.push(conform(&batch, &self.schema)?);
-                if waiting_rows >= WRITTEN_AT_ONCE {
-                    writer.write(&joined(&self.schema, &mut waiting)?).await?;
-                    waiting_rows = 0;
-                }
+                writer.write(&conform(&batch, &self.schema)?).await?;
             }
-        }
-        if waiting_rows > 0 {
-            writer.write(&joined(&self.schema, &mut waiting)?).await?;
         }
         Ok((writer.finish().await?, rows))
     }
@@ -172,15 +156,7 @@ impl Job {
     }
 }
 
-fn joined(schema: &SchemaRef, waiting: &mut Vec<RecordBatch>) -> Result<RecordBatch> {
-    let batches = std::mem::take(waiting);
-    if let [one] = batches.as_slice() {
-        return Ok(one.clone());
-    }
-    Ok(concat_batches(schema, &batches)?)
-}
-
-/// Whether the whole transform is SQL, for steps that only the SQL engine can do.
+/// The SQL, for steps that only the SQL engine can do.
 pub(super) fn sql<'a>(work: &'a Work<'_>) -> Result<&'a str> {
     sql_of(work.derivation).ok_or_else(|| Error::internal("a named transform is row by row"))
 }

@@ -29,7 +29,7 @@ const PIECE_BYTES: usize = 8 << 20;
 const COLLECT_ROWS: usize = 128 << 10;
 
 /// A row group is closed at about this many encoded bytes: the unit that readers skip and share out.
-const ROW_GROUP_BYTES: usize = 32 << 20;
+const ROW_GROUP_BYTES: u64 = 32 << 20;
 
 /// Encoded bytes of a file, in order.
 pub(super) struct Piece {
@@ -79,7 +79,7 @@ impl Encoder {
         let file_schema = file_schema(&schema, partition_by);
         let (partition_at, others_at) = positions(&schema, partition_by);
         Self {
-            properties: properties(&file_schema),
+            properties: properties(&file_schema, options.target_bytes),
             schema,
             file_schema,
             partition_by: partition_by.to_vec(),
@@ -194,16 +194,21 @@ impl Encoder {
         Ok(Piece { path: file.path, bytes, last: Some(last) })
     }
 
+    /// Bytes that the open files hold.
+    fn held(&self) -> u64 {
+        self.open.values().map(|file| memory(file) as u64).sum()
+    }
+
     /// Ends row groups, the largest first, until all open files fit into memory; closes files if that is not enough.
     fn keep_to_budget(&mut self, pieces: &mut Vec<Piece>) -> Result<()> {
         let budget = self.options.memory_bytes.saturating_sub(self.pending_bytes as u64);
-        let mut held: u64 = self.open.values().map(|file| memory(file) as u64).sum();
+        let mut held = self.held();
         if held <= budget {
             return Ok(());
         }
         let mut largest: Vec<(usize, Vec<Option<String>>)> =
             self.open.iter().map(|(key, file)| (memory(file), key.clone())).collect();
-        largest.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        largest.sort_unstable_by_key(|(held, _)| std::cmp::Reverse(*held));
         // Half the budget, so that the next rows do not bring the writer here again.
         for (_, key) in &largest {
             if held <= budget / 2 {
@@ -243,15 +248,17 @@ fn hand_over(file: &mut OpenFile) -> Result<Piece> {
 }
 
 /// Dictionaries for text and binary only: numbers and times seldom repeat enough to pay for them. No bounds for floats:
-/// see [`FloatBounds`].
-fn properties(schema: &Schema) -> WriterProperties {
+/// see [`FloatBounds`]. At least four row groups make a file: the size of an unfinished one is a rough guess, and a file
+/// much smaller than its target would be compacted again and again.
+fn properties(schema: &Schema, target_bytes: u64) -> WriterProperties {
+    let row_group = usize::try_from(ROW_GROUP_BYTES.min(target_bytes / 4).max(64 << 10)).unwrap_or(usize::MAX);
     let mut builder = WriterProperties::builder()
         .set_created_by(ENGINE.to_owned())
         .set_compression(Compression::SNAPPY)
         .set_dictionary_enabled(false)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_max_row_group_row_count(Some(1 << 20))
-        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES));
+        .set_max_row_group_bytes(Some(row_group));
     for field in schema.fields() {
         let mut path = vec![field.name().clone()];
         for (leaf, kind) in leaves(field.data_type(), &mut path) {
@@ -284,5 +291,44 @@ fn leaves<'a>(kind: &'a DataType, path: &mut Vec<String>) -> Vec<(Vec<String>, &
         DataType::List(item) => below(&["list", item.name()], item.data_type(), path),
         DataType::Map(entries, _) => below(&[entries.name()], entries.data_type(), path),
         leaf => vec![(path.clone(), leaf)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, StringArray};
+    use arrow::datatypes::Field;
+
+    use super::*;
+    use crate::clock::ManualClock;
+
+    #[test]
+    fn open_files_keep_to_their_budget() {
+        const BUDGET: u64 = 2 << 20;
+        let schema: SchemaRef = Arc::new(Schema::new(vec![
+            Field::new("id", DataType::Int64, false),
+            Field::new("p", DataType::Int64, false),
+            Field::new("note", DataType::Utf8, false),
+        ]));
+        let clock = Arc::new(ManualClock::new(chrono::DateTime::UNIX_EPOCH, 1));
+        let options = WriterOptions { target_bytes: 128 << 20, memory_bytes: BUDGET };
+        let mut encoder = Encoder::new(Arc::clone(&schema), &["p".to_owned()], options, clock);
+        let mut handed = 0;
+        for step in 0..60_i64 {
+            let ids = step * 1000..(step + 1) * 1000;
+            let hash = |id: i64| crate::name::short_hash(&[&id.to_string()]).repeat(10);
+            let columns: Vec<ArrayRef> = vec![
+                Arc::new(Int64Array::from_iter_values(ids.clone())),
+                Arc::new(Int64Array::from_iter_values(ids.clone().map(|id| id % 20))),
+                Arc::new(StringArray::from_iter_values(ids.map(hash))),
+            ];
+            let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+            for piece in encoder.write(&batch).unwrap() {
+                handed += piece.bytes.len();
+            }
+            let held = encoder.held() + encoder.pending_bytes as u64;
+            assert!(held <= BUDGET, "{held} bytes are held after step {step}");
+        }
+        assert!(handed as u64 > BUDGET, "{handed} bytes in all: the budget was never met");
     }
 }

@@ -6,10 +6,10 @@ use super::sources::{assert_none, sources};
 const FLOORS: [&[&str]; 7] = [
     &["error", "clock", "name"],
     &["schema", "catalog"],
-    &["cast", "decode", "quality", "quarantine", "manifest", "layout", "event", "lineage", "transform"],
+    &["cast", "decode", "quality", "quarantine", "manifest", "layout", "event", "lineage", "transform", "infer"],
     &["store", "landing", "queue", "table"],
     &["pipeline"],
-    &["config", "telemetry", "app", "http", "render"],
+    &["config", "telemetry", "app", "http", "render", "generate"],
     &["local", "doctor", "cli"],
 ];
 

@@ -117,7 +117,8 @@ fn crates_are_named_only_where_they_belong() {
     let rules: [(&str, &[&str]); 8] = [
         ("deltalake::", &["src/table/"]),
         ("axum::", &["src/http/", "src/local/"]),
-        ("clap::", &["src/cli/", "src/cli.rs"]),
+        // `render` is how results are shown; its formats are flags.
+        ("clap::", &["src/cli/", "src/cli.rs", "src/main.rs", "src/render.rs", "src/render/"]),
         ("clap_complete::", &["src/cli/", "src/cli.rs"]),
         ("serde_saphyr::", &["src/schema/"]),
         ("std::env::", &["src/config.rs", "src/config/", "src/main.rs"]),
