@@ -7,9 +7,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type, Schema};
 use arrow::error::ArrowError;
+use arrow::json::writer::NullableEncoder;
 use arrow::json::writer::{LineDelimited, WriterBuilder};
 use arrow::json::{Encoder, EncoderFactory, EncoderOptions};
-use arrow::json::writer::NullableEncoder;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::error::Result;
@@ -153,4 +153,3 @@ impl<F: Fn(usize) -> (bool, String)> Encoder for Float<F> {
         let _ = if is_finite { write!(out, "{text}") } else { write!(out, "\"{text}\"") };
     }
 }
-
