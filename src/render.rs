@@ -166,7 +166,7 @@ impl Grid {
                 if row[*column].is_right_aligned() { cell.set_alignment(CellAlignment::Right) } else { cell }
             }));
         }
-        trimmed(&table)
+        trimmed(&mut table)
     }
 }
 
@@ -195,9 +195,12 @@ fn header_cell(text: &str, right: bool, bold: bool) -> TableCell {
     if right { cell.set_alignment(CellAlignment::Right) } else { cell }
 }
 
-/// The table's lines without the room that the last column leaves.
+/// The table's lines, columns two blanks apart, without the room that the last column leaves.
 #[must_use]
-pub fn trimmed(table: &Table) -> String {
+pub fn trimmed(table: &mut Table) -> String {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
     let mut text = String::new();
     for line in table.lines() {
         text.push_str(line.trim_end());

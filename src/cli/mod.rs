@@ -38,7 +38,7 @@ use exit::Exit;
     about,
     max_term_width = 100,
     after_help = "Examples:
-  alluvium demo                                      the whole way, on made-up trips, in a few seconds
+  alluvium demo                                      the whole way, on made-up trips
   alluvium ingest /data/trips --table raw/trips      files into tables
   alluvium sql 'select * from curated.trips_daily'   and out again
 

@@ -3,6 +3,7 @@
 use datafusion::common::{DataFusionError, SchemaError};
 
 use crate::error::{Error, ErrorKind};
+use crate::schema::suggest::did_you_mean;
 
 /// An error of the SQL engine while a query runs.
 #[must_use]
@@ -35,7 +36,7 @@ pub fn engine_error(error: DataFusionError) -> Error {
 
 /// What is wrong with a query that does not plan, and a suggestion. `tables` are the names that it may use.
 #[must_use]
-pub fn planning_problem(error: &DataFusionError, tables: &[String]) -> (String, Option<String>) {
+pub(super) fn planning_problem(error: &DataFusionError, tables: &[String]) -> (String, Option<String>) {
     let root = error.find_root();
     if let DataFusionError::SchemaError(schema_error, _) = root
         && let SchemaError::FieldNotFound { field, valid_fields } = schema_error.as_ref()
@@ -74,15 +75,4 @@ fn lower_first(text: &str) -> String {
         (Some(first), Some(second)) if second.is_lowercase() => first.to_lowercase().chain(letters).collect(),
         _ => text.to_owned(),
     }
-}
-
-/// ``did you mean `x`?`` when one of the known names is near.
-#[must_use]
-pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    let folded = name.to_lowercase();
-    known
-        .map(|candidate| (strsim::damerau_levenshtein(&folded, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| *distance <= (candidate.len().max(name.len()) / 3).max(1))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
 }

@@ -15,25 +15,25 @@ use super::errors::{engine_error, planning_problem};
 use crate::error::Result;
 
 /// Plans SQL over tables of which only the schemas are known.
-pub struct Planner {
+pub(super) struct Planner {
     context: SessionContext,
     tables: Vec<String>,
 }
 
 /// Why a query does not plan.
 #[derive(Debug)]
-pub struct Refusal {
+pub(super) struct Refusal {
     /// What is wrong.
-    pub message: String,
+    pub(super) message: String,
     /// A suggestion.
-    pub help: Option<String>,
+    pub(super) help: Option<String>,
     /// Where in the SQL, in characters from 0, if the engine says.
-    pub offset: Option<usize>,
+    pub(super) offset: Option<usize>,
 }
 
 impl Planner {
     /// A planner that knows the given tables.
-    pub fn new(tables: impl IntoIterator<Item = (String, SchemaRef)>) -> Result<Self> {
+    pub(super) fn new(tables: impl IntoIterator<Item = (String, SchemaRef)>) -> Result<Self> {
         // Tables store plain texts: views would only be cast back.
         let config = SessionConfig::new()
             .with_target_partitions(1)
@@ -54,7 +54,7 @@ impl Planner {
     ///
     /// # Errors
     /// Why the SQL does not plan, and a suggestion.
-    pub fn plan(&self, sql: &str) -> std::result::Result<LogicalPlan, Refusal> {
+    pub(super) fn plan(&self, sql: &str) -> std::result::Result<LogicalPlan, Refusal> {
         let planned = plan_select(&self.context, sql)
             .now_or_never()
             .unwrap_or_else(|| Err(DataFusionError::Plan("the tables of the SQL are not at hand".to_owned())));
@@ -65,7 +65,7 @@ impl Planner {
     ///
     /// # Errors
     /// Why the SQL does not plan, and a suggestion.
-    pub fn optimize(&self, plan: &LogicalPlan) -> std::result::Result<LogicalPlan, Refusal> {
+    pub(super) fn optimize(&self, plan: &LogicalPlan) -> std::result::Result<LogicalPlan, Refusal> {
         self.context.state().optimize(plan).map_err(|error| self.refusal(&error, ""))
     }
 
@@ -78,7 +78,7 @@ impl Planner {
 
     /// The session, for compiling expressions.
     #[must_use]
-    pub const fn context(&self) -> &SessionContext {
+    pub(super) const fn context(&self) -> &SessionContext {
         &self.context
     }
 }
@@ -104,12 +104,12 @@ pub async fn plan_select(context: &SessionContext, sql: &str) -> std::result::Re
 
 /// The column at `index` of a plan's schema, qualified as it is there.
 #[must_use]
-pub fn column_at(schema: &DFSchema, index: usize) -> Column {
+pub(super) fn column_at(schema: &DFSchema, index: usize) -> Column {
     Column::from(schema.qualified_field(index))
 }
 
 /// The index of the output column called exactly `name`; none when it is not there.
 #[must_use]
-pub fn index_of(schema: &DFSchema, name: &str) -> Option<usize> {
+pub(super) fn index_of(schema: &DFSchema, name: &str) -> Option<usize> {
     schema.fields().iter().position(|field| field.name() == name)
 }

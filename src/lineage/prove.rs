@@ -18,7 +18,7 @@ pub type UnitMap = Vec<Expr>;
 ///
 /// # Errors
 /// The clause that keeps the units from being independent, and the column that it lacks.
-pub fn unit_maps(plan: &LogicalPlan, names: &[String], inputs: &[String]) -> Result<Vec<UnitMap>, String> {
+pub(super) fn unit_maps(plan: &LogicalPlan, names: &[String], inputs: &[String]) -> Result<Vec<UnitMap>, String> {
     let mut units = Vec::with_capacity(names.len());
     for name in names {
         let index = index_of(plan.schema(), name).ok_or_else(|| format!("the SQL gives no column `{name}`"))?;
@@ -31,7 +31,7 @@ pub fn unit_maps(plan: &LogicalPlan, names: &[String], inputs: &[String]) -> Res
 
 /// Whether every operator treats each input row by itself (projections, filters and unnests over one scan).
 #[must_use]
-pub fn is_row_by_row(plan: &LogicalPlan) -> bool {
+pub(super) fn is_row_by_row(plan: &LogicalPlan) -> bool {
     if holds_subquery(plan) {
         return false;
     }

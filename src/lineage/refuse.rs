@@ -21,7 +21,7 @@ const ORDERED: [&str; 11] = [
 
 /// The first thing of a plan (as it is written, not optimized) that a derived table may not use; none when all is well.
 #[must_use]
-pub fn unrepeatable(plan: &LogicalPlan) -> Option<String> {
+pub(super) fn unrepeatable(plan: &LogicalPlan) -> Option<String> {
     let mut found = None;
     let walked = plan.apply_with_subqueries(|node| {
         found = found.take().or_else(|| unrepeatable_node(node));

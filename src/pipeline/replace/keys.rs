@@ -105,14 +105,24 @@ impl KeyIndex {
         match &self.keys {
             Keys::Integers { table, null } => {
                 let values = integers(&columns[0])?;
+                // Partition values and sorted keys come in runs.
+                let mut last = None;
                 for row in 0..values.len() {
                     if values.is_null(row) {
                         numbers.push(*null);
                         continue;
                     }
                     let value = values.value(row);
+                    if let Some((known, number)) = last
+                        && known == value
+                    {
+                        numbers.push(number);
+                        continue;
+                    }
                     let hash = self.hasher.hash_one(value);
-                    numbers.push(table.find(hash, |(known, _)| *known == value).map(|(_, number)| *number));
+                    let number = table.find(hash, |(known, _)| *known == value).map(|(_, number)| *number);
+                    last = Some((value, number));
+                    numbers.push(number);
                 }
             }
             Keys::Bytes { table, bytes, ends, converter } => {
@@ -142,15 +152,24 @@ impl KeyIndex {
         match &mut self.keys {
             Keys::Integers { table, null } => {
                 let values = integers(&columns[0])?;
+                let mut last = None;
                 for row in 0..values.len() {
                     if values.is_null(row) {
                         each(*null.get_or_insert_with(|| next(&mut self.length)));
                         continue;
                     }
                     let value = values.value(row);
+                    if let Some((known, number)) = last
+                        && known == value
+                    {
+                        each(number);
+                        continue;
+                    }
                     let hash = hasher.hash_one(value);
                     let entry = table.entry(hash, |(known, _)| *known == value, |(known, _)| hasher.hash_one(*known));
-                    each(entry.or_insert_with(|| (value, next(&mut self.length))).get().1);
+                    let number = entry.or_insert_with(|| (value, next(&mut self.length))).get().1;
+                    last = Some((value, number));
+                    each(number);
                 }
             }
             Keys::Bytes { table, bytes, ends, converter } => {
