@@ -212,14 +212,21 @@ pub fn trimmed(table: &mut Table) -> String {
 /// Control characters would break the table (or the terminal); they are shown escaped.
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
-        return text.to_owned();
-    }
+    escaped(text, char::is_control)
+}
+
+/// As [`one_line`], but lines stay lines.
+#[must_use]
+pub fn some_lines(text: &str) -> String {
+    escaped(text.trim_end_matches('\n'), |c| c.is_control() && c != '\n')
+}
+
+fn escaped(text: &str, is_dangerous: impl Fn(char) -> bool) -> String {
     text.chars().fold(String::with_capacity(text.len() + 8), |mut out, c| {
-        if c.is_control() {
-            out.extend(c.escape_default())
+        if is_dangerous(c) {
+            out.extend(c.escape_default());
         } else {
-            out.push(c)
+            out.push(c);
         }
         out
     })
