@@ -259,7 +259,10 @@ fn shortened(text: &str) -> String {
 fn evaluate(rule: &CompiledRule, input: &RecordBatch) -> Verdict {
     let rows = input.num_rows();
     let mut verdict = Verdict { broken: vec![false; rows], errors: BTreeMap::new() };
-    let mut open: Vec<Range<usize>> = if rows == 0 { Vec::new() } else { vec![0..rows] };
+    let mut open: Vec<Range<usize>> = Vec::new();
+    if rows > 0 {
+        open.push(0..rows);
+    }
     while let Some(range) = open.pop() {
         let part = input.slice(range.start, range.len());
         match condition(rule, &part) {

@@ -68,6 +68,9 @@ pub(super) fn open(
     }))
 }
 
+/// A column to be added and its name.
+type Named = (String, ArrayRef);
+
 struct ParquetDecoder {
     contract: Arc<Contract>,
     converters: Vec<Converter>,
@@ -163,7 +166,7 @@ impl ParquetDecoder {
     }
 
     /// The rescued column, and the added ones.
-    fn unknown(&self, batch: &RecordBatch) -> Result<(Option<ArrayRef>, Vec<(String, ArrayRef)>)> {
+    fn unknown(&self, batch: &RecordBatch) -> Result<(Option<ArrayRef>, Vec<Named>)> {
         let rows = batch.num_rows();
         match self.contract.unknown_columns {
             UnknownColumns::Rescue => {

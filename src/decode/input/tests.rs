@@ -116,10 +116,10 @@ fn a_disk_that_cannot_be_read_is_not_the_file_s_fault() {
 
 #[test]
 fn a_bomb_is_streamed() {
-    // 200 MB of text from a few KB: chunk by chunk, each within its limit.
+    // 40 MB of text from a few KB: chunk by chunk, each within its limit.
     let row = format!("{{\"id\":1,\"x\":\"{}\"}}\n", "0".repeat(100_000));
     let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
-    for _ in 0..2_000 {
+    for _ in 0..400 {
         encoder.write_all(row.as_bytes()).unwrap();
     }
     let bomb = encoder.finish().unwrap();
@@ -133,7 +133,7 @@ fn a_bomb_is_streamed() {
         let super::super::Raw::Text { bytes, .. } = chunk.raw else { panic!("no text") };
         assert!(bytes.len() < (4 << 20) + row.len());
     }
-    assert_eq!(rows, 2_000);
+    assert_eq!(rows, 400);
 }
 
 #[test]
