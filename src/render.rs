@@ -241,7 +241,7 @@ pub fn grouped(number: i64) -> String {
         text.push('-');
     }
     for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position) % 3 == 0 {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
