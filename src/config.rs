@@ -48,7 +48,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("ALLUVIUM_COMMIT_ROWS", "1000000", "staged rows of a table that make a commit due"),
     setting("ALLUVIUM_COMMIT_BYTES", "128MiB", "staged bytes of a table that make a commit due"),
     setting("ALLUVIUM_COMMIT_AGE", "10s", "age of the oldest staged batch that makes a commit due (ms, s, m, h)"),
-    setting("ALLUVIUM_MEMORY", "768MiB", "memory for SQL and for writers"),
+    setting("ALLUVIUM_MEMORY", "512MiB", "memory for SQL and for writers"),
     setting("ALLUVIUM_THREADS", "", "threads for CPU-bound work; unset: one a core"),
     setting("ALLUVIUM_FSYNC", "0", "1 makes every write survive a machine that loses power, and slower"),
     setting("ALLUVIUM_LOG", "warn,alluvium=info", "what is logged: a level, or target=level pairs with commas"),
@@ -403,7 +403,7 @@ fn parse_bytes(text: &str) -> Result<u64, Expected> {
 }
 
 fn parse_memory(text: &str) -> Result<u64, Expected> {
-    parse_bytes(text).ok().filter(|bytes| *bytes >= 64 << 20).ok_or("a size of at least 64MiB, such as 768MiB or 2GiB")
+    parse_bytes(text).ok().filter(|bytes| *bytes >= 64 << 20).ok_or("a size of at least 64MiB, such as 512MiB or 2GiB")
 }
 
 fn parse_duration(text: &str) -> Result<Duration, Expected> {
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(config.arrival_hold, Duration::from_millis(500));
         assert_eq!((config.commit_rows, config.commit_bytes), (1_000_000, 128 << 20));
         assert_eq!(config.commit_age, Duration::from_secs(10));
-        assert_eq!(config.memory_bytes, 768 << 20);
+        assert_eq!(config.memory_bytes, 512 << 20);
         assert_eq!((config.threads, config.handler_port, config.fsync), (None, None, false));
     }
 
@@ -489,7 +489,7 @@ mod tests {
             (
                 "ALLUVIUM_MEMORY",
                 "1MiB",
-                "ALLUVIUM_MEMORY is `1MiB`, expected a size of at least 64MiB, such as 768MiB or 2GiB",
+                "ALLUVIUM_MEMORY is `1MiB`, expected a size of at least 64MiB, such as 512MiB or 2GiB",
             ),
             ("ALLUVIUM_THREADS", "0", "ALLUVIUM_THREADS is `0`, expected a whole number from 1 to 1024"),
             ("ALLUVIUM_FSYNC", "maybe", "ALLUVIUM_FSYNC is `maybe`, expected 0 or 1"),

@@ -185,18 +185,32 @@ impl std::error::Error for Error {
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind as Io;
-        let (kind, remedy) = match error.kind() {
-            Io::NotFound => (ErrorKind::NotFound, None),
-            Io::PermissionDenied => (ErrorKind::Denied, Some("give this user the right to use it")),
-            Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => {
-                (ErrorKind::Unavailable, Some("free space on the disk (or raise the limit); nothing was lost"))
-            }
-            _ => (ErrorKind::Unavailable, None),
+        let kind = match error.kind() {
+            Io::NotFound => ErrorKind::NotFound,
+            Io::PermissionDenied => ErrorKind::Denied,
+            _ => ErrorKind::Unavailable,
         };
-        let text = error.to_string();
-        let mut out = Self::new(kind, text).because(error);
-        out.remedy = remedy.map(str::to_owned);
-        out
+        let mut out = Self::new(kind, error.to_string());
+        out.remedy = remedy_of(&error).map(str::to_owned);
+        out.because(error)
+    }
+}
+
+/// What to do about the operating system's trouble, however deep below an error it lies: object stores and bridges wrap it.
+fn remedy_of(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    use std::io::ErrorKind as Io;
+    let io = error.downcast_ref::<std::io::Error>();
+    match io.map(std::io::Error::kind) {
+        Some(Io::PermissionDenied) => return Some("give this user the right to use it"),
+        Some(Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge) => {
+            return Some("free space on the disk (or raise the limit); nothing was lost");
+        }
+        _ => {}
+    }
+    // The source of a wrapping I/O error is the source of what it wraps, not what it wraps.
+    match io.and_then(std::io::Error::get_ref) {
+        Some(wrapped) => remedy_of(wrapped),
+        None => error.source().and_then(remedy_of),
     }
 }
 
@@ -221,6 +235,8 @@ impl From<object_store::Error> for Error {
             Store::InvalidPath { .. } | Store::NotSupported { .. } => ErrorKind::Internal,
             _ => ErrorKind::Unavailable,
         };
-        Self::new(kind, "storage").because(error)
+        let mut out = Self::new(kind, "storage");
+        out.remedy = remedy_of(&error).map(str::to_owned);
+        out.because(error)
     }
 }

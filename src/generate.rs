@@ -14,7 +14,7 @@ const NAMED_ZONES: [&str; 4] = ["Zürich HB", "São João", "Châtelet", "東京
 const NUMBERED_ZONES: u64 = 258;
 const DAY_SECONDS: i64 = 86_400;
 
-/// SplitMix64: small, fast, and the same everywhere.
+/// `SplitMix64`: small, fast, and the same everywhere.
 #[derive(Debug, Clone)]
 struct Random(u64);
 

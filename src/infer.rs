@@ -171,4 +171,4 @@ fn no_dialect() -> CsvDialect {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

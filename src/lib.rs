@@ -1,4 +1,22 @@
-//! Alluvium.
+//! Alluvium: files that arrive at any time become Delta tables, layer on layer, each version of each file exactly once.
+//!
+//! One binary, several roles: workers stage, one committer commits, a local host plays the cloud's. The map, from the floor
+//! up; a module imports only from its own floor and those below (a test keeps it so):
+//!
+//! | floor | modules | what is decided there |
+//! |---|---|---|
+//! | 0 words | [`error`] [`clock`] [`name`] | kinds of trouble, the only time and chance, parsed names |
+//! | 1 contract | [`schema`] [`catalog`] | what a table is, who feeds whom; every mistake with its place |
+//! | 2 rules | [`cast`] [`decode`] [`quality`] [`quarantine`] [`lineage`] [`transform`] [`infer`] [`manifest`] [`layout`] [`event`] | text to value, bytes to records, rules, what SQL does with a row, stored formats, every path; pure, no I/O |
+//! | 3 storage | [`store`] [`landing`] [`queue`] [`table`] | put-if-absent, reading at one version, Delta's log and files |
+//! | 4 pipeline | [`pipeline`] | stage, plan, commit, settle, layers: the exactly-once protocol, one file a step |
+//! | 5 service | [`config`] [`telemetry`] [`app`] [`doctor`] [`http`] | settings, logs, the parts put together, the custom handler |
+//! | 6 edges | [`local`] [`cli`] [`render`] [`generate`] | the local host, the commands, what people read, the demo's data |
+//!
+//! To follow one file: [`local`] enqueues it, [`http`] takes the message, [`pipeline::ingest`] stages it,
+//! [`pipeline::commit`] makes it visible, [`pipeline::layers`] carries it on. Why the steps are in that order is said in
+//! `docs/exactly-once.md`.
+
 pub mod app;
 pub mod cast;
 pub mod catalog;

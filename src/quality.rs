@@ -17,6 +17,7 @@ use arrow::datatypes::{Int64Type, SchemaRef};
 use self::compile::CompiledRule;
 use crate::decode::{Chunk, Fault, FaultKind, Raw, Reason, Refusal, Reject, value_text};
 use crate::error::{Error, Result};
+use crate::schema::lineage::ROW;
 use crate::schema::{Contract, OnFail};
 
 /// Longest text of a value in a reason, in characters. The record itself is kept whole beside it.
@@ -204,7 +205,11 @@ impl Judge {
                     FaultKind::Invalid => "invalid",
                     FaultKind::Missing => "missing",
                 };
-                reasons.push(Reason { column: Some(column.clone()), rule: format!("{column}_{kind}"), value: Some(value) });
+                reasons.push(Reason {
+                    column: Some(column.clone()),
+                    rule: format!("{column}_{kind}"),
+                    value: Some(value),
+                });
             }
         }
         for rule in broken.into_iter().filter(|rule| !spoke[*rule]) {
@@ -254,7 +259,10 @@ fn shortened(text: &str) -> String {
 fn evaluate(rule: &CompiledRule, input: &RecordBatch) -> Verdict {
     let rows = input.num_rows();
     let mut verdict = Verdict { broken: vec![false; rows], errors: BTreeMap::new() };
-    let mut open: Vec<Range<usize>> = if rows == 0 { Vec::new() } else { vec![0..rows] };
+    let mut open: Vec<Range<usize>> = Vec::new();
+    if rows > 0 {
+        open.push(0..rows);
+    }
     while let Some(range) = open.pop() {
         let part = input.slice(range.start, range.len());
         match condition(rule, &part) {
@@ -286,7 +294,7 @@ fn condition(rule: &CompiledRule, input: &RecordBatch) -> Result<BooleanArray, S
 
 /// Record number, line and offset of a row.
 fn place(chunk: &Chunk, row: usize) -> Result<(i64, Option<i64>, Option<i64>)> {
-    let numbers = chunk.rows.column_by_name("_row").and_then(|column| column.as_primitive_opt::<Int64Type>());
+    let numbers = chunk.rows.column_by_name(ROW).and_then(|column| column.as_primitive_opt::<Int64Type>());
     let record = numbers.ok_or_else(|| Error::internal("a chunk without record numbers"))?.value(row);
     Ok(match &chunk.raw {
         Raw::Text { lines, offsets, .. } => (record, Some(lines[row]), Some(offsets[row])),
@@ -315,4 +323,4 @@ fn raw_records(raw: &Raw, rows: &[usize]) -> Result<Vec<Vec<u8>>> {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

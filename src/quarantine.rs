@@ -8,7 +8,9 @@ use arrow::array::{
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Fields, Int64Type, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType,
+};
 use chrono::{DateTime, Utc};
 
 use crate::decode::{Reason, Refusal, Reject};
@@ -96,7 +98,8 @@ pub fn to_batch(
         return Err(Error::internal(format!("{file}: {bytes} bytes of refused records are too many for one batch")));
     }
     let same = |text: &str| -> ArrayRef { Arc::new(StringArray::from_iter_values(std::iter::repeat_n(text, rows))) };
-    let numbers = |of: fn(&Reject) -> Option<i64>| -> ArrayRef { Arc::new(rejects.iter().map(of).collect::<Int64Array>()) };
+    let numbers =
+        |of: fn(&Reject) -> Option<i64>| -> ArrayRef { Arc::new(rejects.iter().map(of).collect::<Int64Array>()) };
     let mut raw = BinaryBuilder::with_capacity(rows, bytes);
     let mut rules = StringBuilder::new();
     for reject in rejects {
@@ -246,7 +249,8 @@ mod tests {
                 other => Field::new(field.name(), other.clone(), true),
             })
             .collect();
-        let columns = fields.iter().zip(batch.columns()).map(|(field, column)| cast(column, field.data_type()).unwrap());
+        let columns =
+            fields.iter().zip(batch.columns()).map(|(field, column)| cast(column, field.data_type()).unwrap());
         let views = RecordBatch::try_new(Arc::new(Schema::new(fields.clone())), columns.collect()).unwrap();
         assert_eq!(from_batch(&views).unwrap(), from_batch(&batch).unwrap());
     }

@@ -166,7 +166,7 @@ impl Grid {
                 if row[*column].is_right_aligned() { cell.set_alignment(CellAlignment::Right) } else { cell }
             }));
         }
-        trimmed(&table)
+        trimmed(&mut table)
     }
 }
 
@@ -195,9 +195,12 @@ fn header_cell(text: &str, right: bool, bold: bool) -> TableCell {
     if right { cell.set_alignment(CellAlignment::Right) } else { cell }
 }
 
-/// The table's lines without the room that the last column leaves.
+/// The table's lines, columns two blanks apart, without the room that the last column leaves.
 #[must_use]
-pub fn trimmed(table: &Table) -> String {
+pub fn trimmed(table: &mut Table) -> String {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
     let mut text = String::new();
     for line in table.lines() {
         text.push_str(line.trim_end());
@@ -209,14 +212,21 @@ pub fn trimmed(table: &Table) -> String {
 /// Control characters would break the table (or the terminal); they are shown escaped.
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
-        return text.to_owned();
-    }
+    escaped(text, char::is_control)
+}
+
+/// As [`one_line`], but lines stay lines.
+#[must_use]
+pub fn some_lines(text: &str) -> String {
+    escaped(text.trim_end_matches('\n'), |c| c.is_control() && c != '\n')
+}
+
+fn escaped(text: &str, is_dangerous: impl Fn(char) -> bool) -> String {
     text.chars().fold(String::with_capacity(text.len() + 8), |mut out, c| {
-        if c.is_control() {
-            out.extend(c.escape_default())
+        if is_dangerous(c) {
+            out.extend(c.escape_default());
         } else {
-            out.push(c)
+            out.push(c);
         }
         out
     })
@@ -231,7 +241,7 @@ pub fn grouped(number: i64) -> String {
         text.push('-');
     }
     for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position) % 3 == 0 {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

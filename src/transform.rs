@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::lineage::did_you_mean;
+use crate::schema::suggest::did_you_mean;
 
 /// A transform of the registry.
 pub trait Transform: Send + Sync + std::fmt::Debug {

@@ -43,7 +43,7 @@ pub(super) enum Infinite {
     Future,
 }
 
-/// `infinity` and `-infinity`, as PostgreSQL writes them.
+/// `infinity` and `-infinity`, as `PostgreSQL` writes them.
 pub(super) fn infinite(text: &str) -> Option<Infinite> {
     if text.eq_ignore_ascii_case("infinity") || text.eq_ignore_ascii_case("+infinity") {
         return Some(Infinite::Future);

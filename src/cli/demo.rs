@@ -61,6 +61,6 @@ pub async fn run(context: &Context, args: &DemoArgs) -> Result<Exit> {
     show.top().await?;
     show.end().await?;
     home::done(&context.config.home)?;
-    output::data(&look::next(&context.config, ready.wrote_schemas, started.elapsed()))?;
+    output::data(&look::next(&ready.shown, &look::program(), started.elapsed()))?;
     Ok(Exit::Done)
 }

@@ -38,17 +38,17 @@ use exit::Exit;
     about,
     max_term_width = 100,
     after_help = "Examples:
-  alluvium demo                                      the whole way, on made-up trips, in a few seconds
+  alluvium demo                                      the whole way, on made-up trips
   alluvium ingest /data/trips --table raw/trips      files into tables
   alluvium sql 'select * from curated.trips_daily'   and out again
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 found something that a person should look at."
 )]
 pub struct Cli {
-    /// Folder that holds landing/, lake/ and queue/ [env: ALLUVIUM_HOME] [default: ./data]
+    /// Folder that holds landing/, lake/ and queue/ [env: `ALLUVIUM_HOME`] [default: ./data]
     #[arg(long, global = true, value_name = "FOLDER")]
     pub home: Option<PathBuf>,
-    /// Folder of the contracts, <layer>/<table>.yaml [env: ALLUVIUM_SCHEMAS] [default: ./schemas]
+    /// Folder of the contracts, <layer>/<table>.yaml [env: `ALLUVIUM_SCHEMAS`] [default: ./schemas]
     #[arg(long, global = true, value_name = "FOLDER")]
     pub schemas: Option<PathBuf>,
     /// What to do

@@ -107,9 +107,17 @@ fn origin(contract: &Contract) -> Vec<String> {
 pub async fn run_history(context: &Context, args: &HistoryArgs) -> Result<Exit> {
     let lake = context.existing_lake()?;
     let (_, table) = find_table(&lake, &args.table).await?;
-    output::grid(&history(table.history(args.limit).await?), args.output, "no version is left in the log")?;
+    let mut entries = table.history(args.limit).await?;
+    if args.output == Output::Table {
+        entries.iter_mut().for_each(|entry| entry.info.retain(|name, _| !NOISE.contains(&name.as_str())));
+    }
+    output::grid(&history(entries), args.output, "no version is left in the log")?;
     Ok(Exit::Done)
 }
+
+/// What every commit says and no person wants to read.
+const NOISE: [&str; 6] =
+    ["engineInfo", "operationParameters", "isBlindAppend", "readVersion", "isolationLevel", "clientVersion"];
 
 fn history(entries: Vec<HistoryEntry>) -> Grid {
     let mut grid = Grid::new(&["version", "at", "operation", "info"]);

@@ -10,22 +10,10 @@ use super::Refusal;
 use super::columns::fold;
 use crate::error::Result;
 use crate::schema::Column;
+use crate::schema::lineage::{RESCUED, RESERVED, ROW};
 
 /// Most unknown columns that are reported or added; beyond it keys are data and not names.
 const UNKNOWN_LIMIT: usize = 1_000;
-
-/// Names that the lake gives its own columns.
-const RESERVED: [&str; 9] = [
-    "_file",
-    "_row",
-    "_topic",
-    "_partition",
-    "_offset",
-    "_batch_id",
-    "_ingested_at",
-    "_ingest_date",
-    "_rescued",
-];
 
 /// Characters that Delta and Spark refuse in a column's name.
 const REFUSED: [char; 10] = [' ', ',', ';', '{', '}', '(', ')', '\n', '\t', '='];
@@ -40,12 +28,12 @@ pub(super) fn rows(
 ) -> Result<RecordBatch> {
     let count = numbers.len();
     let mut named: Vec<(String, ArrayRef)> = columns.iter().map(|column| column.name.clone()).zip(arrays).collect();
-    named.extend(rescued.map(|array| ("_rescued".to_owned(), array)));
+    named.extend(rescued.map(|array| (RESCUED.to_owned(), array)));
     named.extend(added);
     let mut fields: Vec<Field> =
         named.iter().map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
     let mut arrays: Vec<ArrayRef> = named.into_iter().map(|(_, array)| array).collect();
-    fields.push(Field::new("_row", DataType::Int64, false));
+    fields.push(Field::new(ROW, DataType::Int64, false));
     arrays.push(Arc::new(Int64Array::from(numbers)));
     batch(fields, arrays, count)
 }
@@ -165,14 +153,16 @@ fn without_positions(name: &str) -> String {
 
 /// The refusal of `unknown_columns: reject`.
 pub(super) fn unknown_refused(name: &str, at: Option<(i64, i64)>) -> Refusal {
-    let reason =
-        format!("column `{name}` is not in the contract; declare it, or let `unknown_columns` rescue, add or ignore it");
+    let reason = format!(
+        "column `{name}` is not in the contract; declare it, or let `unknown_columns` rescue, add or ignore it"
+    );
     refusal("unknown_column", reason, name, at)
 }
 
 /// The refusal of two names that would be one added column.
 pub(super) fn twice_refused(name: &str, at: Option<(i64, i64)>) -> Refusal {
-    let reason = format!("a record has column `{name}` twice, in names that differ only in case; declare one with `from`");
+    let reason =
+        format!("a record has column `{name}` twice, in names that differ only in case; declare one with `from`");
     refusal("duplicate_column", reason, name, at)
 }
 

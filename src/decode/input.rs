@@ -162,7 +162,9 @@ impl<R> Guard<R> {
             let limit = 1_u64 << ZSTD_WINDOW_LOG;
             (
                 "zstd_window".to_owned(),
-                format!("the zstd stream asks for a window above the limit of {limit} bytes; compress it without --ultra --long"),
+                format!(
+                    "the zstd stream asks for a window above the limit of {limit} bytes; compress it without --ultra --long"
+                ),
             )
         } else {
             let reason = format!("the {codec} stream is damaged after {} decompressed bytes: {error}", self.given);
@@ -173,4 +175,4 @@ impl<R> Guard<R> {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

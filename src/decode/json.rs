@@ -10,7 +10,6 @@ use arrow::array::{ArrayRef, StringBuilder};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-
 use self::parse::{ShapeFault, Values};
 use self::records::{Layout, Records, Span};
 pub(in crate::decode) use names::{Names, ROOT};
@@ -64,7 +63,8 @@ impl Decoder for JsonDecoder {
     fn next_chunk(&mut self) -> Result<Option<Chunk>, DecodeError> {
         let mut buffer = Vec::new();
         let mut spans = Vec::new();
-        while spans.len() < self.options.chunk_rows.max(1) && (spans.is_empty() || buffer.len() < self.options.chunk_bytes)
+        while spans.len() < self.options.chunk_rows.max(1)
+            && (spans.is_empty() || buffer.len() < self.options.chunk_bytes)
         {
             let Some(span) = self.records.next(&mut buffer)? else { break };
             spans.push(span);
@@ -130,8 +130,11 @@ impl JsonDecoder {
         })?;
         values.read(&self.names, text, self.one_a_line)?;
         for index in 0..values.unknown.len() {
-            let value = values.unknown[index].1;
-            values.inspect(value, None, "")?;
+            let (name, value) = &values.unknown[index];
+            if value.get().starts_with(['{', '[']) {
+                let (name, value) = (name.clone(), *value);
+                values.inspect(value, None, &name)?;
+            }
         }
         for (index, column) in self.contract.columns.iter().enumerate() {
             if let Some(value) = self.value(values, index) {
@@ -283,4 +286,4 @@ fn narrow(position: usize) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

@@ -13,6 +13,8 @@ mod json;
 mod parquet;
 mod places;
 mod row_json;
+#[cfg(test)]
+pub(crate) mod testing;
 mod transcode;
 
 use std::fmt;

@@ -5,10 +5,11 @@ mod feed;
 mod fields;
 mod footer;
 mod spool;
+mod text;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
@@ -56,7 +57,7 @@ pub(super) fn open(
     Ok(Box::new(ParquetDecoder {
         converters: contract.columns.iter().map(Converter::new).collect::<Result<_>>()?,
         contract: Arc::clone(contract),
-        is_text: footer.is_text,
+        declared: footer.declared,
         is_int96: footer.is_int96,
         fields,
         added,
@@ -67,10 +68,13 @@ pub(super) fn open(
     }))
 }
 
+/// A column to be added and its name.
+type Named = (String, ArrayRef);
+
 struct ParquetDecoder {
     contract: Arc<Contract>,
     converters: Vec<Converter>,
-    is_text: Vec<bool>,
+    declared: Vec<DataType>,
     is_int96: Vec<bool>,
     fields: Fields,
     added: Added,
@@ -115,16 +119,8 @@ impl ParquetDecoder {
     fn with_text(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let mut fields = Vec::with_capacity(batch.num_columns());
         let mut columns = Vec::with_capacity(batch.num_columns());
-        for (index, (field, column)) in batch.schema().fields().iter().zip(batch.columns()).enumerate() {
-            let text = match column.data_type() {
-                DataType::Binary if self.is_text[index] => {
-                    let bytes = column.as_binary::<i32>();
-                    let (offsets, nulls) = (bytes.offsets().clone(), bytes.nulls().cloned());
-                    StringArray::try_new(offsets, bytes.values().clone(), nulls).ok()
-                }
-                _ => None,
-            };
-            let column = text.map_or_else(|| Arc::clone(column), |text| Arc::new(text) as ArrayRef);
+        for ((field, column), declared) in batch.schema().fields().iter().zip(batch.columns()).zip(&self.declared) {
+            let column = text::restored(column, declared)?;
             fields.push(Field::new(field.name(), column.data_type().clone(), true));
             columns.push(column);
         }
@@ -170,7 +166,7 @@ impl ParquetDecoder {
     }
 
     /// The rescued column, and the added ones.
-    fn unknown(&self, batch: &RecordBatch) -> Result<(Option<ArrayRef>, Vec<(String, ArrayRef)>)> {
+    fn unknown(&self, batch: &RecordBatch) -> Result<(Option<ArrayRef>, Vec<Named>)> {
         let rows = batch.num_rows();
         match self.contract.unknown_columns {
             UnknownColumns::Rescue => {
@@ -217,4 +213,4 @@ fn texts(array: Option<&ArrayRef>, rows: usize) -> Result<ArrayRef> {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

@@ -5,11 +5,12 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch};
-use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type, Schema};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type, Int64Type, Schema};
 use arrow::error::ArrowError;
+use arrow::json::writer::NullableEncoder;
 use arrow::json::writer::{LineDelimited, WriterBuilder};
 use arrow::json::{Encoder, EncoderFactory, EncoderOptions};
-use arrow::json::writer::NullableEncoder;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::error::Result;
@@ -50,9 +51,20 @@ pub(crate) fn text(array: &ArrayRef, row: usize) -> Result<Option<String>> {
         DataType::Binary => binary_text(array.as_binary::<i32>().value(row)),
         DataType::Null => return Ok(None),
         nested if nested.is_nested() => return json(array, row).map(Some),
-        _ => ArrayFormatter::try_new(array, &FormatOptions::default())?.value(row).try_to_string()?,
+        _ => plain_text(array, row)?,
     };
     Ok(Some(text))
+}
+
+/// A scalar in Arrow's form; a time beyond what that form reaches as its number.
+fn plain_text(array: &dyn Array, row: usize) -> Result<String> {
+    match ArrayFormatter::try_new(array, &FormatOptions::default())?.value(row).try_to_string() {
+        Ok(text) => Ok(text),
+        Err(error) => {
+            let numbers = cast(&array.slice(row, 1), &DataType::Int64).map_err(|_| error)?;
+            Ok(numbers.as_primitive::<Int64Type>().value(0).to_string())
+        }
+    }
 }
 
 /// One value as JSON text.
@@ -129,6 +141,7 @@ impl EncoderFactory for Exact {
                 let value = array.as_primitive::<Float32Type>().value(row);
                 (value.is_finite(), format!("{value:?}"))
             })),
+            DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => Box::new(Time(array)),
             _ => return Ok(None),
         };
         Ok(Some(NullableEncoder::new(encoder, array.nulls().cloned())))
@@ -154,3 +167,13 @@ impl<F: Fn(usize) -> (bool, String)> Encoder for Float<F> {
     }
 }
 
+struct Time<'a>(&'a dyn Array);
+
+impl Encoder for Time<'_> {
+    fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
+        let text = plain_text(self.0, row).unwrap_or_default();
+        let is_number = !text.is_empty() && text.parse::<i64>().is_ok();
+        // Writing to a vector does not fail.
+        let _ = if is_number { write!(out, "{text}") } else { write!(out, "\"{text}\"") };
+    }
+}

@@ -57,8 +57,7 @@ impl<R: Read> Transcoder<R> {
             let rest = &self.block[done..count];
             let room = self.decoder.max_utf8_buffer_length_without_replacement(rest.len()).unwrap_or(BLOCK * 4);
             self.text.reserve(room);
-            let (result, read) =
-                self.decoder.decode_to_string_without_replacement(rest, &mut self.text, self.ended);
+            let (result, read) = self.decoder.decode_to_string_without_replacement(rest, &mut self.text, self.ended);
             done += read;
             self.taken += read as u64;
             match result {

@@ -4,8 +4,7 @@ use crate::cast::ColumnCaster;
 use crate::schema::{Column, ColumnType};
 
 /// Texts that often stand for null. A text column keeps them: `NA` may be Namibia.
-const NULL_TOKENS: [&str; 12] =
-    ["NA", "N/A", "n/a", "NULL", "null", "Null", "None", "none", "NaN", "nan", "\\N", "-"];
+const NULL_TOKENS: [&str; 12] = ["NA", "N/A", "n/a", "NULL", "null", "Null", "None", "none", "NaN", "nan", "\\N", "-"];
 
 /// Patterns beside ISO 8601, with the type that they mean.
 const PATTERNS: [(&str, ColumnType); 12] = [
@@ -64,7 +63,9 @@ pub(super) fn of_texts<'t>(name: &str, texts: impl Iterator<Item = &'t str>) -> 
     if proposal.column.data_type == ColumnType::String && !tokens.is_empty() && !values.is_empty() {
         let without = narrowest(name, &values);
         if without.column.data_type == ColumnType::String {
-            proposal.notes.push(format!("kept as text: {}; list it in null_values if it means null", tokens.join(", ")));
+            proposal
+                .notes
+                .push(format!("kept as text: {}; list it in null_values if it means null", tokens.join(", ")));
         } else {
             proposal = without;
             proposal.column.null_values =
@@ -136,13 +137,18 @@ fn number(name: &str, values: &[&str]) -> Option<Proposal> {
     let mut candidates = Vec::new();
     if scale == 0 && !has_exponent && !has_not_finite {
         candidates.extend([ColumnType::Int64, ColumnType::Decimal(38, 0)]);
-    } else if !has_exponent && !has_not_finite && scale <= 4 {
+    } else if !has_exponent && !has_not_finite && is_fixed(&all, scale) {
         candidates.extend(decimal(whole, scale));
     }
     if scale > 0 || has_exponent || has_not_finite {
         candidates.push(ColumnType::Float64);
     }
     candidates.into_iter().map(|data_type| Proposal::new(name, data_type)).find(|proposal| takes(proposal, values))
+}
+
+/// Amounts of money are written with the same number of digits throughout; measurements are not.
+fn is_fixed(all: &[(usize, usize, bool)], scale: usize) -> bool {
+    (2..=4).contains(&scale) && all.iter().all(|(_, fraction, _)| *fraction == scale)
 }
 
 fn widest(all: &[(usize, usize, bool)]) -> (usize, usize) {
@@ -180,7 +186,9 @@ fn time(name: &str, values: &[&str]) -> Option<Proposal> {
             let mut proposal = Proposal::new(name, data_type);
             if takes(&proposal, values) {
                 if proposal.column.data_type == ColumnType::TimestampNtz {
-                    proposal.notes.push("without a zone; declare timezone and type timestamp if it is an instant".to_owned());
+                    proposal
+                        .notes
+                        .push("without a zone; declare timezone and type timestamp if it is an instant".to_owned());
                 }
                 return Some(proposal);
             }

@@ -118,7 +118,8 @@ impl Field {
             return of(ColumnType::List(Box::new(element)));
         }
         if self.objects > 0 {
-            let is_plain = |name: &String| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.is_empty();
+            let is_plain =
+                |name: &String| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.is_empty();
             if self.members.is_empty() || !self.members.keys().all(is_plain) {
                 return None;
             }
@@ -189,7 +190,7 @@ fn from_parquet(sample: &Sample, table: &TableName, source: &Source) -> Result<L
         if records == 0 {
             let keys: Vec<String> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
             for (field, name) in batch.schema().fields().iter().zip(legal_names(&keys)) {
-                let column = Column::new(name, declared(field.data_type(), true).unwrap_or(ColumnType::Binary));
+                let column = Column::new(name, declared(field.data_type()).unwrap_or(ColumnType::Binary));
                 let mut column = with_source(column, field.name());
                 column.nullable = false;
                 proposals.push(Proposal { column, notes: Vec::new() });
@@ -204,7 +205,7 @@ fn from_parquet(sample: &Sample, table: &TableName, source: &Source) -> Result<L
 }
 
 /// The contract's word for a type of a Parquet file.
-fn declared(data_type: &DataType, is_top: bool) -> Option<ColumnType> {
+fn declared(data_type: &DataType) -> Option<ColumnType> {
     Some(match data_type {
         DataType::Boolean => ColumnType::Boolean,
         DataType::Int8 => ColumnType::Int8,
@@ -216,24 +217,28 @@ fn declared(data_type: &DataType, is_top: bool) -> Option<ColumnType> {
         DataType::Float64 => ColumnType::Float64,
         DataType::Decimal128(precision, scale) => ColumnType::Decimal(*precision, *scale),
         DataType::Utf8 | DataType::Null => ColumnType::String,
-        // Text inside nested values is read as bytes.
-        DataType::Binary if !is_top => ColumnType::String,
         DataType::Binary | DataType::FixedSizeBinary(_) => ColumnType::Binary,
         DataType::Date32 | DataType::Date64 => ColumnType::Date,
         DataType::Time32(_) | DataType::Time64(_) | DataType::Duration(_) => ColumnType::String,
-        DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond | TimeUnit::Microsecond | TimeUnit::Nanosecond, zone) => {
-            if zone.is_some() { ColumnType::Timestamp } else { ColumnType::TimestampNtz }
+        DataType::Timestamp(
+            TimeUnit::Second | TimeUnit::Millisecond | TimeUnit::Microsecond | TimeUnit::Nanosecond,
+            zone,
+        ) => {
+            if zone.is_some() {
+                ColumnType::Timestamp
+            } else {
+                ColumnType::TimestampNtz
+            }
         }
-        DataType::List(of) => ColumnType::List(Box::new(declared(of.data_type(), false)?)),
+        DataType::List(of) => ColumnType::List(Box::new(declared(of.data_type())?)),
         DataType::Struct(fields) => {
-            let fields = fields.iter().map(|field| Some((field.name().clone(), declared(field.data_type(), false)?)));
+            let fields = fields.iter().map(|field| Some((field.name().clone(), declared(field.data_type())?)));
             ColumnType::Struct(fields.collect::<Option<_>>()?)
         }
         DataType::Map(entries, _) => match entries.data_type() {
-            DataType::Struct(fields) if fields.len() == 2 => ColumnType::Map(
-                Box::new(declared(fields[0].data_type(), false)?),
-                Box::new(declared(fields[1].data_type(), false)?),
-            ),
+            DataType::Struct(fields) if fields.len() == 2 => {
+                ColumnType::Map(Box::new(declared(fields[0].data_type())?), Box::new(declared(fields[1].data_type())?))
+            }
             _ => return None,
         },
         _ => return None,

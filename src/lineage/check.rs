@@ -6,13 +6,13 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-use super::errors::did_you_mean;
 use super::planning::{Planner, Refusal, column_at, index_of};
 use super::prove::{is_row_by_row, unit_maps};
 use super::refuse::unrepeatable;
 use super::types::storable_schema;
 use super::{CHANGED, Inputs, Lineage, Unit};
 use crate::error::{Error, Result};
+use crate::schema::suggest::did_you_mean;
 use crate::schema::{Body, Contract, Derivation};
 use crate::transform::transform;
 

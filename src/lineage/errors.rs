@@ -3,6 +3,7 @@
 use datafusion::common::{DataFusionError, SchemaError};
 
 use crate::error::{Error, ErrorKind};
+use crate::schema::suggest::did_you_mean;
 
 /// An error of the SQL engine while a query runs.
 #[must_use]
@@ -74,15 +75,4 @@ fn lower_first(text: &str) -> String {
         (Some(first), Some(second)) if second.is_lowercase() => first.to_lowercase().chain(letters).collect(),
         _ => text.to_owned(),
     }
-}
-
-/// ``did you mean `x`?`` when one of the known names is near.
-#[must_use]
-pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    let folded = name.to_lowercase();
-    known
-        .map(|candidate| (strsim::damerau_levenshtein(&folded, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| *distance <= (candidate.len().max(name.len()) / 3).max(1))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
 }

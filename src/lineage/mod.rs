@@ -15,7 +15,7 @@ mod types;
 pub use catalog::{check_catalog, planned_schema};
 pub(crate) use check::output_column;
 pub use check::{Problem, analyse, check};
-pub use errors::{did_you_mean, engine_error};
+pub use errors::engine_error;
 pub use planning::plan_select;
 pub use prove::UnitMap;
 pub use rowmap::RowMap;

@@ -174,7 +174,6 @@ impl LocalHost {
             });
             tracing::info!("status: http://{address}/api/status");
         }
-        tracing::info!("watching {} ; Ctrl-C stops", config.landing_folder().display());
         Ok(host)
     }
 

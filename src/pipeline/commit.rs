@@ -79,6 +79,11 @@ pub struct TableFailure {
 }
 
 impl CommitReport {
+    fn fail(&mut self, table: &TableName, error: &Error) {
+        tracing::error!(table.name = %table, error.kind = error.kind().as_str(), "{}", error.describe());
+        self.failed.push(TableFailure { table: table.clone(), error: error.describe() });
+    }
+
     /// Whether the run changed nothing.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
@@ -97,14 +102,15 @@ pub async fn commit(lake: &Lake, options: CommitOptions) -> Result<CommitReport>
     let mut report = CommitReport::default();
     for contract in lake.catalog.tables().iter().filter(|contract| contract.files().is_some()) {
         if let Err(error) = commit_table(lake, contract, options, &mut report).await {
-            tracing::error!(table.name = %contract.table, error.kind = error.kind().as_str(), "{}", error.describe());
-            report.failed.push(TableFailure { table: contract.table.clone(), error: error.describe() });
+            report.fail(&contract.table, &error);
         }
     }
     report.unclaimed = record_unclaimed(lake).await?;
-    match layers::advance_all(lake).await {
-        Ok(advanced) => report.layers = advanced,
-        Err(error) => return Err(error),
+    for (table, outcome) in layers::advance_each(lake).await {
+        match outcome {
+            Ok(advanced) => report.layers.push(advanced),
+            Err(error) => report.fail(&table, &error),
+        }
     }
     Ok(report)
 }

@@ -1,10 +1,9 @@
 //! Stage: one landed file version becomes one staged batch for each table that takes it. Any number of workers may do the
 //! same file at once, be killed anywhere and run again: the manifest that was put first counts.
 
-use std::sync::PoisonError;
-
 use serde::Serialize;
 
+use crate::catalog::Claim;
 use crate::error::{Error, Result};
 use crate::event::FileEvent;
 use crate::layout;
@@ -14,7 +13,6 @@ use crate::pipeline::lake::Lake;
 use crate::pipeline::reading::{self, Read};
 use crate::pipeline::{ledger, notes, staging, tables};
 use crate::schema::Contract;
-use crate::catalog::Claim;
 use std::sync::Arc;
 
 /// How often a file that changes while it is read is read again before its event is left to a later delivery.
@@ -140,15 +138,6 @@ pub struct Unclaimed {
     pub first_seen: chrono::DateTime<chrono::Utc>,
 }
 
-/// Takes the batch out of the in-flight set when its worker is done, however it ends.
-struct InFlight<'a>(&'a Lake, BatchId);
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
-    }
-}
-
 async fn stage(lake: &Lake, contract: &Arc<Contract>, claim: Claim, first: FileVersion) -> Result<Ingested> {
     let table = tables::ensure(lake, contract).await?;
     let snapshot = table.snapshot().await?;
@@ -164,6 +153,8 @@ async fn stage(lake: &Lake, contract: &Arc<Contract>, claim: Claim, first: FileV
             counts,
             reason,
         };
+        // A delivery of the same event waits for the one that came first, and then finds its manifest.
+        let _staging = lake.in_flight.enter(&batch_id).await;
         if let Some(known) = ledger::index(lake).await?.table(table_id).and_then(|table| table.batches.get(&batch_id))
             && known.status.is_terminal()
         {
@@ -173,10 +164,6 @@ async fn stage(lake: &Lake, contract: &Arc<Contract>, claim: Claim, first: FileV
         if staging::has_manifest(lake, &contract.table, &batch_id, generation).await? {
             return Ok(answer(Action::AlreadyStaged, None, Counts::default(), None));
         }
-        if !lake.in_flight.lock().unwrap_or_else(PoisonError::into_inner).insert(batch_id.clone()) {
-            return Err(Error::conflict(format!("{}: another worker of this process is reading it", version.path)));
-        }
-        let _guard = InFlight(lake, batch_id.clone());
         let first_seen = lake.clock.now();
         let read = match claim {
             Claim::Ignore => Read::ignored("declared ignored by the contract"),
@@ -187,12 +174,7 @@ async fn stage(lake: &Lake, contract: &Arc<Contract>, claim: Claim, first: FileV
             let Some(now) = lake.landing.head(&version.path).await? else {
                 let reason = "the file went away while it was read";
                 notes::note(lake, contract, &version, Status::Missing, reason, false, 1).await?;
-                return Ok(answer(
-                    Action::Missing,
-                    Some(Status::Missing),
-                    Counts::default(),
-                    Some(reason.to_owned()),
-                ));
+                return Ok(answer(Action::Missing, Some(Status::Missing), Counts::default(), Some(reason.to_owned())));
             };
             version = now;
             continue;

@@ -42,7 +42,7 @@ impl Default for Settings {
             commit_age: Duration::from_secs(10),
             adopt_bytes: 32 << 20,
             target_file_bytes: 128 << 20,
-            memory_bytes: 768 << 20,
+            memory_bytes: 512 << 20,
             threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
             orphan_retention: Duration::from_secs(7 * 24 * 3600),
         }
@@ -65,8 +65,44 @@ pub struct Lake {
     /// The ledger as last read. Only [`crate::pipeline::ledger`] uses it.
     pub(crate) ledger: Arc<tokio::sync::Mutex<Arc<ledger::Index>>>,
     /// Batches that this process is staging now: saves work, guards nothing.
-    pub(crate) in_flight: Arc<Mutex<HashSet<BatchId>>>,
+    pub(crate) in_flight: Arc<InFlight>,
     open: Arc<Mutex<HashMap<String, Table>>>,
+}
+
+/// Batches that are being staged, and a bell for those who wait.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    batches: Mutex<HashSet<BatchId>>,
+    done: tokio::sync::Notify,
+}
+
+impl InFlight {
+    /// Enters the batch as soon as nobody else of this process has it; it leaves when the guard is dropped.
+    pub(crate) async fn enter(self: &Arc<Self>, batch: &BatchId) -> Staging {
+        loop {
+            let mut bell = std::pin::pin!(self.done.notified());
+            // Before looking: who leaves after the look must be heard.
+            bell.as_mut().enable();
+            if self.batches.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(batch.clone()) {
+                return Staging { in_flight: Arc::clone(self), batch: batch.clone() };
+            }
+            bell.await;
+        }
+    }
+}
+
+/// A batch that is being staged; leaving is dropping it, however the worker ends.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    in_flight: Arc<InFlight>,
+    batch: BatchId,
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        self.in_flight.batches.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&self.batch);
+        self.in_flight.done.notify_waiters();
+    }
 }
 
 impl Lake {

@@ -13,7 +13,6 @@ use crate::name::BatchId;
 use crate::schema::Contract;
 use crate::schema::lineage::{BATCH_ID, FILE, INGESTED_AT, RESCUED, ROW};
 
-
 /// Names of decoded columns that the contract does not have (`unknown_columns: add`).
 #[must_use]
 pub fn added(batch: &RecordBatch, contract: &Contract) -> Vec<String> {

@@ -64,10 +64,8 @@ impl Read {
 /// # Errors
 /// Storage that did not answer. A bad file is `refused`, a changed one `superseded`.
 pub async fn read(lake: &Lake, contract: &Arc<Contract>, version: &FileVersion, table: &Snapshot) -> Result<Read> {
-    let source = contract
-        .files()
-        .cloned()
-        .ok_or_else(|| Error::internal(format!("{}: not fed by files", contract.table)))?;
+    let source =
+        contract.files().cloned().ok_or_else(|| Error::internal(format!("{}: not fed by files", contract.table)))?;
     let job = Job {
         lake: lake.clone(),
         contract: Arc::clone(contract),
@@ -240,7 +238,7 @@ struct RowSink<'a> {
 
 enum Target {
     None,
-    Arrow(ArrowSink),
+    Arrow(Box<ArrowSink>),
     Parquet(Box<Writer>, SchemaRef),
 }
 
@@ -261,8 +259,7 @@ impl<'a> RowSink<'a> {
         match &mut self.target {
             Target::Arrow(sink) => sink.write(batch),
             Target::Parquet(writer, schema) => {
-                let whole =
-                    lineage_columns::complete(batch, &job.version.path, &job.batch_id, job.lake.clock.now())?;
+                let whole = lineage_columns::complete(batch, &job.version.path, &job.batch_id, job.lake.clock.now())?;
                 job.handle.block_on(writer.write(&conform(&whole, schema)?))
             }
             Target::None => Err(Error::internal("rows without a target")),
@@ -290,7 +287,7 @@ impl<'a> RowSink<'a> {
             return Ok(Target::Parquet(Box::new(writer), schema));
         }
         let path = layout::staged_rows(table, &lake.clock.fresh());
-        Ok(Target::Arrow(ArrowSink::create(&lake.store, path, &batch.schema(), &job.handle)?))
+        Ok(Target::Arrow(Box::new(ArrowSink::create(&lake.store, path, &batch.schema(), &job.handle)?)))
     }
 
     fn finish(self) -> Result<Vec<StagedFile>> {
@@ -333,13 +330,8 @@ impl<'a> RejectSink<'a> {
         }
         let job = self.job;
         let version = &job.version;
-        let batch = quarantine::to_batch(
-            rejects,
-            &version.path,
-            &version.etag,
-            job.batch_id.as_str(),
-            &job.contract.hash,
-        )?;
+        let batch =
+            quarantine::to_batch(rejects, &version.path, &version.etag, job.batch_id.as_str(), &job.contract.hash)?;
         if self.sink.is_none() {
             let path = layout::staged_rejects(&job.contract.table, &job.lake.clock.fresh());
             self.sink = Some(ArrowSink::create(&job.lake.store, path, &batch.schema(), &job.handle)?);

@@ -33,9 +33,9 @@ pub async fn missing(lake: &Lake) -> Result<Vec<FileVersion>> {
             index.is_unclaimed(&version.path, &version.etag)
                 || noted.contains(&(version.path.clone(), version.etag.clone()))
         } else {
-            claims.iter().all(|(contract, _)| {
-                tables.get(&contract.table).is_some_and(|known| known.knows(&index, &version))
-            })
+            claims
+                .iter()
+                .all(|(contract, _)| tables.get(&contract.table).is_some_and(|known| known.knows(&index, &version)))
         };
         if !is_known {
             missing.push(version);

@@ -142,10 +142,7 @@ pub async fn staged_rows(
     match file.format {
         StagedFormat::Arrow => {
             let batches = staging::read_arrow(lake, file).await?;
-            batches
-                .iter()
-                .map(|batch| lineage_columns::complete(batch, &row.source.path, &row.batch_id, at))
-                .collect()
+            batches.iter().map(|batch| lineage_columns::complete(batch, &row.source.path, &row.batch_id, at)).collect()
         }
         StagedFormat::Parquet => {
             let Some(stored) = as_table_file(snapshot, file, 0) else {
@@ -232,7 +229,14 @@ pub async fn without_paths(
                     memory_bytes: lake.settings.memory_bytes / 4,
                 };
                 let clock = Arc::clone(&lake.clock);
-                Writer::new(&lake.store, snapshot.folder(), schema.clone(), snapshot.partition_by(), options, clock)
+                Writer::new(
+                    &lake.store,
+                    snapshot.folder(),
+                    Arc::clone(&schema),
+                    snapshot.partition_by(),
+                    options,
+                    clock,
+                )
             });
             target.write(&conform(&kept, &schema)?).await?;
         }
@@ -254,7 +258,8 @@ fn of_paths(batch: &RecordBatch, paths: &BTreeSet<String>) -> Result<BooleanArra
 
 /// Whether the file's statistics leave room for one of the paths.
 fn may_hold(file: &DataFile, paths: &BTreeSet<String>) -> bool {
-    let Some(stats) = file.stats.as_deref().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok()) else {
+    let Some(stats) = file.stats.as_deref().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok())
+    else {
         return true;
     };
     let bound = |which: &str| stats.get(which).and_then(|values| values.get(FILE)).cloned();

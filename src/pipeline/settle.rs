@@ -22,11 +22,8 @@ pub async fn settle(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()>
         quarantine(lake, contract, plan, &rejects).await?;
     }
     let now = lake.clock.now();
-    let rows: Vec<LedgerRow> = plan
-        .rows
-        .iter()
-        .map(|row| LedgerRow::of_plan(&plan.table, &plan.table_id, plan.number, row, now))
-        .collect();
+    let rows: Vec<LedgerRow> =
+        plan.rows.iter().map(|row| LedgerRow::of_plan(&plan.table, &plan.table_id, plan.number, row, now)).collect();
     ledger::settle(lake, &plan.table_id, plan.number, &rows).await?;
     sweep(lake, contract, plan).await
 }
@@ -72,8 +69,14 @@ async fn write_rejects(
     let schema = snapshot.schema();
     let options =
         WriterOptions { target_bytes: lake.settings.target_file_bytes, memory_bytes: lake.settings.memory_bytes / 8 };
-    let mut writer =
-        Writer::new(&lake.store, folder, Arc::clone(&schema), snapshot.partition_by(), options, Arc::clone(&lake.clock));
+    let mut writer = Writer::new(
+        &lake.store,
+        folder,
+        Arc::clone(&schema),
+        snapshot.partition_by(),
+        options,
+        Arc::clone(&lake.clock),
+    );
     for file in rejects {
         let batches = staging::read_arrow(lake, file).await.map_err(|error| match error.kind() {
             ErrorKind::NotFound => Error::corrupt(format!(

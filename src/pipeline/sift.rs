@@ -69,10 +69,10 @@ pub async fn sift(lake: &Lake, contract: &Contract, table_id: &str, known: &Tabl
             leftovers.extend(all_names(contract, &batch, &found));
             continue;
         }
-        if found.is_gone() {
-            if let Some(source) = source_to_restage(lake, contract, &batch, &found, known).await? {
-                sifted.restage.push(source);
-            }
+        if found.is_gone()
+            && let Some(source) = source_to_restage(lake, contract, &batch, &found, known).await?
+        {
+            sifted.restage.push(source);
         }
         wanted.push((batch, found));
     }
@@ -87,7 +87,11 @@ pub async fn sift(lake: &Lake, contract: &Contract, table_id: &str, known: &Tabl
         take(lake, look, known, &mut sifted).await?;
     }
     sifted.manifests.sort_by(|a, b| {
-        (&a.source.path, a.source.last_modified, &a.batch_id).cmp(&(&b.source.path, b.source.last_modified, &b.batch_id))
+        (&a.source.path, a.source.last_modified, &a.batch_id).cmp(&(
+            &b.source.path,
+            b.source.last_modified,
+            &b.batch_id,
+        ))
     });
     Ok(sifted)
 }
@@ -100,13 +104,7 @@ struct Look {
     restage: Option<FileVersion>,
 }
 
-async fn look(
-    lake: &Lake,
-    contract: &Contract,
-    table_id: &str,
-    batch: BatchId,
-    found: StagedBatch,
-) -> Result<Look> {
+async fn look(lake: &Lake, contract: &Contract, table_id: &str, batch: BatchId, found: StagedBatch) -> Result<Look> {
     let mut look = Look { batch, notes: found.notes.clone(), manifest: None, restage: None };
     let Some(generation) = found.current() else { return Ok(look) };
     let path = layout::manifest(&contract.table, &look.batch, generation);

@@ -198,7 +198,10 @@ pub async fn read_arrow(lake: &Lake, file: &StagedFile) -> Result<Vec<RecordBatc
     decoder.finish().map_err(corrupt)?;
     let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
     if rows != file.rows {
-        return Err(Error::corrupt(format!("staged file {} has {rows} rows, its manifest says {}", file.path, file.rows)));
+        return Err(Error::corrupt(format!(
+            "staged file {} has {rows} rows, its manifest says {}",
+            file.path, file.rows
+        )));
     }
     Ok(batches)
 }

@@ -150,7 +150,11 @@ fn parse(contract: &Contract, rule: &Rule, state: &SessionState, schema: &DFSche
         return Err(Error::invalid("the check names no column").remedy("write a condition over columns of the table"));
     }
     // Planning once finds what cannot be evaluated row by row: subqueries, aggregates, window functions.
-    state.create_physical_expr(expr.clone(), schema).map_err(|error| explained(&error))?;
+    state.create_physical_expr(expr.clone(), schema).map_err(|error| match error {
+        DataFusionError::NotImplemented(_) => Error::invalid("the check cannot be answered from one record alone")
+            .remedy("aggregates, window functions and subqueries have no place in a rule"),
+        other => explained(&other),
+    })?;
     Ok(Parsed { expr, columns: columns.into_iter().collect(), raw_columns: raw_columns.into_iter().collect() })
 }
 

@@ -146,14 +146,14 @@ pub fn table(schema: &SchemaRef, batches: &[RecordBatch], width: Option<u16>) ->
             for column in batch.columns() {
                 let text = match shape(column, row)? {
                     Shape::Null => "null".to_owned(),
-                    Shape::Bare(text) | Shape::Quoted(text) => super::one_line(&text),
+                    Shape::Bare(text) | Shape::Quoted(text) => super::some_lines(&text),
                 };
                 cells.push(align(Cell::new(text), column.data_type()));
             }
             table.add_row(cells);
         }
     }
-    Ok(super::trimmed(&table))
+    Ok(super::trimmed(&mut table))
 }
 
 /// One value as text; none for null.

@@ -10,7 +10,7 @@ use super::diagnostic::{At, Positions};
 
 /// A value and its place.
 #[derive(Debug, Clone)]
-pub struct Node {
+pub(super) struct Node {
     /// The value.
     pub value: Value,
     /// Where it begins.
@@ -19,7 +19,7 @@ pub struct Node {
 
 /// A YAML value.
 #[derive(Debug, Clone)]
-pub enum Value {
+pub(super) enum Value {
     /// `null`, `~` or nothing.
     Null,
     /// `true` or `false`, with its spelling.
@@ -36,7 +36,7 @@ pub enum Value {
 
 /// A key of a mapping and its place.
 #[derive(Debug, Clone)]
-pub struct Key {
+pub(super) struct Key {
     /// The key's text.
     pub name: String,
     /// Where it begins.
@@ -48,7 +48,7 @@ impl Node {
     ///
     /// # Errors
     /// The place and the parser's words when the text is no YAML.
-    pub fn parse(source: &str) -> Result<Self, (At, String)> {
+    pub(super) fn parse(source: &str) -> Result<Self, (At, String)> {
         let options = serde_saphyr::options! {
             // `yes` and `on` are texts, keys that occur twice are reported with the other mistakes.
             strict_booleans: true,
@@ -67,7 +67,7 @@ impl Node {
 
     /// What kind of value this is, for messages.
     #[must_use]
-    pub const fn kind(&self) -> &'static str {
+    pub(super) const fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "nothing",
             Value::Bool(..) => "true or false",
@@ -80,7 +80,7 @@ impl Node {
 
     /// The text of a scalar as it is written; none for null, lists and mappings.
     #[must_use]
-    pub fn scalar(&self) -> Option<&str> {
+    pub(super) fn scalar(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) | Value::Bool(_, text) | Value::Number(_, text) => Some(text),
             Value::Null | Value::List(_) | Value::Map(_) => None,
@@ -89,7 +89,7 @@ impl Node {
 
     /// The value as JSON, for arguments that only a transform understands.
     #[must_use]
-    pub fn to_json(&self) -> serde_json::Value {
+    pub(super) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {
             Value::Null => Json::Null,
@@ -105,7 +105,7 @@ impl Node {
 
     /// The places of all values below this one.
     #[must_use]
-    pub fn positions(&self, source: &str) -> Positions {
+    pub(super) fn positions(&self, source: &str) -> Positions {
         let mut positions = Positions::new(source);
         self.collect_positions("", &mut positions);
         positions

@@ -256,9 +256,8 @@ impl Parser {
         let comma = self.take(',');
         let (scale_start, scale) = if comma { self.word() } else { (digits_start, "0".to_owned()) };
         self.expect(')', SHAPE)?;
-        let precision = match precision.parse::<u8>() {
-            Ok(digits @ 1..=38) => digits,
-            _ => return Err(self.fail(digits_start, "a decimal has 1 to 38 digits", Some(SHAPE.to_owned()))),
+        let Ok(precision @ 1..=38) = precision.parse::<u8>() else {
+            return Err(self.fail(digits_start, "a decimal has 1 to 38 digits", Some(SHAPE.to_owned())));
         };
         match scale.parse::<i8>() {
             Ok(places) if places >= 0 && i16::from(places) <= i16::from(precision) => {

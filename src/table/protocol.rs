@@ -150,7 +150,7 @@ fn legacy_features(writer_version: i32) -> Vec<String> {
         .collect()
 }
 
-/// The protocol of a table that gets its first timestamp_ntz column; none when it allows one already.
+/// The protocol of a table that gets its first `timestamp_ntz` column; none when it allows one already.
 pub(super) fn with_timestamp_ntz(protocol: &Protocol) -> Option<Protocol> {
     const NAME: &str = "timestampNtz";
     let mut reader = protocol.reader_features.clone().unwrap_or_default();

@@ -86,23 +86,25 @@ async fn sampled(settings: Settings, sample: usize, seed: u64) {
     let calm = World::new(settings.clone());
     let (lake, calls) = calm.process(0, Fault::Refused);
     assert_eq!(work(&calm, &lake).await, Vec::new());
+    let all_calls = calls();
     settle(&lake).await;
     let expected = outcome(&lake).await;
     assert_eq!(expected.iter().find(|(table, _)| table == "raw/sales").unwrap().1.len(), 4);
-    let all_calls = calls();
     assert!(all_calls > 50, "the faults fall on {all_calls} calls");
 
     let mut chance = Chance::new(seed);
     let faults = [Fault::Refused, Fault::AnswerLost, Fault::DeadBefore, Fault::DeadAfter, Fault::DiskFull];
+    let mut reached = 0;
     for round in 0..sample {
         // Spread over the whole run, one step at a time, with a random place within the step.
         let step = all_calls / sample as u64 + 1;
         let at = (round as u64 * step + chance.below(step) + 1).min(all_calls);
         let fault = faults[usize::try_from(chance.below(5)).unwrap()];
         let world = World::new(settings.clone());
-        let (faulty, _) = world.process(at, fault);
+        let (faulty, calls) = world.process(at, fault);
         let redelivered = work(&world, &faulty).await;
         drop(faulty);
+        reached += usize::from(calls() >= at);
         let (fresh, _) = world.process(0, Fault::Refused);
         for event in &redelivered {
             ingest(&fresh, event).await.unwrap_or_else(|e| panic!("{fault:?} at call {at}: {}", e.describe()));
@@ -111,14 +113,16 @@ async fn sampled(settings: Settings, sample: usize, seed: u64) {
         assert_eq!(expected, outcome(&fresh).await, "{fault:?} at call {at} of {all_calls}, seed {seed}");
         assert_ledger(&fresh).await;
     }
+    // The order of some calls is not fixed, so a late one may not come; nearly all must.
+    assert!(reached * 10 >= sample * 9, "only {reached} of {sample} faults were met");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_fault_anywhere_a_fresh_process_finishes_the_work() {
-    sampled(Settings::default(), 40, 1).await;
+    sampled(Settings::default(), 60, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_fault_anywhere_adopted_files_are_in_the_table_once() {
-    sampled(Settings { adopt_bytes: 1, ..Settings::default() }, 20, 2).await;
+    sampled(Settings { adopt_bytes: 1, ..Settings::default() }, 30, 2).await;
 }

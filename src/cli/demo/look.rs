@@ -177,28 +177,43 @@ pub fn top(rows: &[RecordBatch]) -> Result<String> {
     Ok(text + &more(&table(&first.schema(), rows, None)?))
 }
 
-/// What to try next.
+/// What to try next: commands that work as they stand, with the variables that they need.
 #[must_use]
-pub fn next(config: &Config, wrote_schemas: bool, took: Duration) -> String {
-    let mut flags = String::new();
-    if config.home != Path::new("./data") {
-        let _ = write!(flags, " --home {}", config.home.display());
-    }
-    if wrote_schemas {
-        let _ = write!(flags, " --schemas {}", config.home.join("schemas").display());
-    }
+pub fn next(config: &Config, program: &str, took: Duration) -> String {
     let mut text = format!("\nDone in {}. The lake is in {}. Try next:\n", human_duration(took), config.home.display());
+    let mut needed = String::new();
+    for (name, folder, default) in [
+        ("ALLUVIUM_HOME", &config.home, "./data"),
+        ("ALLUVIUM_SCHEMAS", &config.schemas, "./schemas"),
+        ("ALLUVIUM_ROOT", &config.root, "."),
+    ] {
+        if folder.as_path() != Path::new(default) {
+            let _ = write!(needed, " {name}={}", folder.display());
+        }
+    }
+    if !needed.is_empty() {
+        let _ = writeln!(text, "  export{needed}");
+    }
     for (command, what) in [
         ("status", "what each table holds and what went wrong"),
-        ("sql \"select * from curated.trips_daily limit 10\"", "any query; --at and --version look back"),
+        ("sql 'select * from curated.trips_daily limit 10'", "any query; --at and --version look back"),
         ("quarantine show raw/trips", "the refused records, whole"),
         ("ledger --table raw/trips", "every file and what became of it"),
         ("history curated/trips_daily", "the versions of a table"),
         ("local", "the host: drop files into landing/trips and watch"),
     ] {
-        let _ = writeln!(text, "  alluvium{flags} {command:56} {what}");
+        let _ = writeln!(text, "  {program} {command:49} # {what}");
     }
     text
+}
+
+/// How this program is called from the current folder.
+#[must_use]
+pub fn program() -> String {
+    let here = Path::new(".").canonicalize().ok();
+    let path = crate::config::this_program().ok();
+    let below = path.as_deref().zip(here.as_deref()).and_then(|(path, here)| path.strip_prefix(here).ok());
+    below.map_or_else(|| "alluvium".to_owned(), |below| below.display().to_string())
 }
 
 #[cfg(test)]
@@ -207,11 +222,11 @@ mod tests {
 
     #[test]
     fn the_commands_to_try_next_name_the_folders_that_were_used() {
-        let config = Config::from_pairs([("ALLUVIUM_HOME", "/x")]).unwrap();
-        let text = next(&config, true, Duration::from_millis(2100));
-        assert!(text.contains("alluvium --home /x --schemas /x/schemas status"), "{text}");
+        let config = Config::from_pairs([("ALLUVIUM_HOME", "/x"), ("ALLUVIUM_SCHEMAS", "/x/schemas")]).unwrap();
+        let text = next(&config, "alluvium", Duration::from_millis(2100));
+        assert!(text.contains("  export ALLUVIUM_HOME=/x ALLUVIUM_SCHEMAS=/x/schemas\n"), "{text}");
         let config = Config::from_pairs::<&str, &str>([]).unwrap();
-        insta::assert_snapshot!(next(&config, false, Duration::from_millis(2100)));
+        insta::assert_snapshot!(next(&config, "target/release/alluvium", Duration::from_millis(2100)));
     }
 
     #[test]

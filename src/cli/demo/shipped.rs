@@ -32,8 +32,8 @@ const ARRIVAL_HOLD_MS: &str = "50";
 pub struct Ready {
     /// The context, with the demo's settings.
     pub context: Context,
-    /// Whether the shipped contracts were written to the home, because there was no folder of contracts.
-    pub wrote_schemas: bool,
+    /// The same configuration as a person would give it: folders as they were named.
+    pub shown: Config,
 }
 
 /// The configuration of the demo. Contracts and functions that are not in the current folder are written to the home.
@@ -52,13 +52,19 @@ pub fn configure(context: &Context, home: &Path) -> Result<Ready> {
     if !has_functions {
         write_all(&root, &HOST)?;
     }
+    let shown = |is_ours: bool, folder: &Path, ours: &Path| text(if is_ours { ours } else { folder });
+    let shown = Config::from_pairs([
+        ("ALLUVIUM_HOME", text(&given.home)?),
+        ("ALLUVIUM_SCHEMAS", shown(wrote_schemas, &given.schemas, &given.home.join("schemas"))?),
+        ("ALLUVIUM_ROOT", shown(!has_functions, &given.root, &given.home)?),
+    ])?;
     let config = Config::from_env_and([
         ("ALLUVIUM_HOME", text(home)?),
         ("ALLUVIUM_SCHEMAS", text(&schemas)?),
         ("ALLUVIUM_ROOT", text(&root)?),
         ("ALLUVIUM_ARRIVAL_HOLD_MS", ARRIVAL_HOLD_MS.to_owned()),
     ])?;
-    Ok(Ready { context: Context { config, clock: std::sync::Arc::clone(&context.clock) }, wrote_schemas })
+    Ok(Ready { context: Context { config, clock: std::sync::Arc::clone(&context.clock) }, shown })
 }
 
 fn text(path: &Path) -> Result<String> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{DataFusionError, TableReference};
+use datafusion::common::{Column, DataFusionError, SchemaError, TableReference};
 use datafusion::config::Dialect;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
@@ -13,7 +13,7 @@ use super::guard::only_reads;
 use super::lake_catalog::{self, LakeCatalog, Part, Pins};
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::lake::Lake;
-use crate::schema::suggest::did_you_mean;
+use crate::schema::suggest::{did_you_mean, one_of};
 
 /// Queries over one lake.
 pub struct Engine {
@@ -93,10 +93,11 @@ impl Engine {
         let wanted = reference.to_string();
         let missing = Error::not_found(format!("there is no table {wanted}"));
         // Somebody who forgot the layer means the table of that name.
-        let by_table = known.iter().find(|name| name.rsplit('.').next() == Some(reference.table()));
-        let hint = match by_table {
-            Some(name) => Some(format!("did you mean `{name}`?")),
-            None => did_you_mean(&wanted, known.iter().map(String::as_str)),
+        let of_that_name = known.iter().filter(|name| name.rsplit('.').next() == Some(reference.table()));
+        let by_table: Vec<&str> = of_that_name.map(String::as_str).collect();
+        let hint = match by_table.as_slice() {
+            [] => did_you_mean(&wanted, known.iter().map(String::as_str)),
+            names => Some(format!("did you mean {}?", one_of(names))),
         };
         Err(missing.remedy(hint.unwrap_or_else(|| format!("there are {}", known.join(", ")))))
     }
@@ -121,6 +122,7 @@ pub fn failed(error: DataFusionError) -> Error {
         | DataFusionError::SchemaError(..)
         | DataFusionError::SQL(..)
         | DataFusionError::NotImplemented(_)
+        | DataFusionError::Execution(_)
         | DataFusionError::ArrowError(..) => ErrorKind::Invalid,
         DataFusionError::ResourcesExhausted(_) | DataFusionError::IoError(_) | DataFusionError::ObjectStore(_) => {
             ErrorKind::Unavailable
@@ -135,6 +137,11 @@ pub fn failed(error: DataFusionError) -> Error {
         }
         _ => None,
     };
+    if let DataFusionError::SchemaError(schema, _) = root
+        && let SchemaError::FieldNotFound { field, valid_fields } = &**schema
+    {
+        return no_such_column(field, valid_fields);
+    }
     let text = match root {
         DataFusionError::External(inner) => inner.to_string(),
         _ => tidy(&error.strip_backtrace()),
@@ -144,6 +151,13 @@ pub fn failed(error: DataFusionError) -> Error {
         Some(remedy) => ours.remedy(remedy),
         None => ours,
     }
+}
+
+fn no_such_column(field: &Column, valid: &[Column]) -> Error {
+    let known: Vec<&str> = valid.iter().map(Column::name).collect();
+    let missing = Error::invalid(format!("there is no column {}", field.flat_name()));
+    let hint = did_you_mean(field.name(), known.iter().copied());
+    missing.remedy(hint.unwrap_or_else(|| format!("there are {}", known.join(", "))))
 }
 
 /// The engine's words without the names of its own parts.
@@ -161,5 +175,5 @@ fn tidy(text: &str) -> String {
         text = text.strip_prefix(prefix).unwrap_or(text);
     }
     let inner = text.strip_prefix("ParserError(\"").and_then(|rest| rest.strip_suffix("\")"));
-    inner.unwrap_or(text).trim_end_matches('.').to_owned()
+    inner.unwrap_or(text).trim_end_matches('.').replace('\n', " ")
 }

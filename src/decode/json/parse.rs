@@ -118,7 +118,12 @@ impl<'a> Values<'a> {
 
     /// Looks into a declared nested value and into unknown ones: duplicate keys and depth refuse the record; fields that a
     /// declared struct does not have are added to `unknown`.
-    pub(super) fn inspect(&mut self, value: &'a RawValue, declared: Option<&ColumnType>, path: &str) -> Result<(), ShapeFault> {
+    pub(super) fn inspect(
+        &mut self,
+        value: &'a RawValue,
+        declared: Option<&ColumnType>,
+        path: &str,
+    ) -> Result<(), ShapeFault> {
         inspect(value, declared, path, 2, &mut self.unknown)
     }
 }
@@ -238,7 +243,10 @@ fn explain(text: &str, error: &serde_json::Error, one_a_line: bool) -> ShapeFaul
     }
     let word: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '-').take(16).collect();
     let found = if word.is_empty() { rest.chars().take(1).collect() } else { word };
-    ShapeFault::new("json_syntax", format!("{what} at byte {at} of the record, found `{}`", found.escape_debug()))
+    ShapeFault::new(
+        "json_syntax",
+        format!("{what} at byte {at} of the record, found `{}`", found.replace(char::is_control, "\u{fffd}")),
+    )
 }
 
 /// Byte of `text` that an error is about.

@@ -224,12 +224,8 @@ impl Records {
             Place::Top | Place::AfterComma => "a value",
         };
         let found = char::from(byte);
-        let reason = format!(
-            "line {}, byte {}: expected {wanted}, found `{}`",
-            self.line,
-            self.offset,
-            found.escape_default()
-        );
+        let reason =
+            format!("line {}, byte {}: expected {wanted}, found `{}`", self.line, self.offset, found.escape_default());
         self.refusal("json_syntax", reason)
     }
 
@@ -266,7 +262,9 @@ impl Scan {
                             return Some(self.seen);
                         }
                     }
-                    _ => self.seen += memchr::memchr2(b'"', b'\\', &rest[self.seen..]).unwrap_or(rest.len() - self.seen),
+                    _ => {
+                        self.seen += memchr::memchr2(b'"', b'\\', &rest[self.seen..]).unwrap_or(rest.len() - self.seen)
+                    }
                 }
                 continue;
             }
@@ -344,11 +342,11 @@ mod tests {
         let pretty = "[\n {\"a\": [1, {\"b\": \"}]\\\"\"}]},\n  \"x\" , 12,null\n]\n{\"c\":1}{\"d\":{}}\n";
         let wanted = vec![
             ("{\"a\": [1, {\"b\": \"}]\\\"\"}]}".to_owned(), 2, 3),
-            ("\"x\"".to_owned(), 3, 33),
-            ("12".to_owned(), 3, 39),
-            ("null".to_owned(), 3, 42),
-            ("{\"c\":1}".to_owned(), 5, 49),
-            ("{\"d\":{}}".to_owned(), 5, 56),
+            ("\"x\"".to_owned(), 3, 32),
+            ("12".to_owned(), 3, 38),
+            ("null".to_owned(), 3, 41),
+            ("{\"c\":1}".to_owned(), 5, 48),
+            ("{\"d\":{}}".to_owned(), 5, 55),
         ];
         for step in [1, 2, 3, 7, 4096] {
             assert_eq!(spans(pretty.as_bytes(), Layout::Values, step).unwrap(), wanted, "{step} bytes at a time");

@@ -131,8 +131,10 @@ impl Converter {
     /// `array` itself, if it is what the cast would give.
     fn unchanged(&self, array: &ArrayRef, is_int96: bool) -> Option<ArrayRef> {
         let column = &self.column;
-        let is_checked =
-            column.max_length.is_some() || column.trim || column.null_values.is_some() || (is_int96 && self.wants_instants());
+        let is_checked = column.max_length.is_some()
+            || column.trim
+            || column.null_values.is_some()
+            || (is_int96 && self.wants_instants());
         if is_checked || (!column.nullable && array.null_count() > 0) {
             return None;
         }

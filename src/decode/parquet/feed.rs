@@ -48,7 +48,11 @@ impl<'a> Feeder<'a> {
             ($type:ty, $unit:expr, $zone:expr) => {{
                 let (value, unit) = (array.as_primitive::<$type>().value(row), $unit);
                 let is_instant = $zone.is_some() || self.is_instant;
-                sink.push_scalar(if is_instant { Scalar::Instant { value, unit } } else { Scalar::Local { value, unit } })
+                sink.push_scalar(if is_instant {
+                    Scalar::Instant { value, unit }
+                } else {
+                    Scalar::Local { value, unit }
+                })
             }};
         }
         match array.data_type() {
@@ -93,13 +97,13 @@ impl<'a> Feeder<'a> {
             DataType::Timestamp(TimeUnit::Microsecond, zone) => {
                 time!(TimestampMicrosecondType, TimeUnit::Microsecond, zone)
             }
-            DataType::Timestamp(TimeUnit::Nanosecond, zone) => time!(TimestampNanosecondType, TimeUnit::Nanosecond, zone),
-            nested if nested.is_nested() => {
-                match row_json::json(array, row).map(RawValue::from_string) {
-                    Ok(Ok(json)) => sink.push_scalar(Scalar::Json(&json)),
-                    _ => unspoken(sink, nested),
-                }
+            DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
+                time!(TimestampNanosecondType, TimeUnit::Nanosecond, zone)
             }
+            nested if nested.is_nested() => match row_json::json(array, row).map(RawValue::from_string) {
+                Ok(Ok(json)) => sink.push_scalar(Scalar::Json(&json)),
+                _ => unspoken(sink, nested),
+            },
             other => match self.formatter.as_ref().map(|formatter| formatter.value(row).try_to_string()) {
                 Some(Ok(text)) => sink.push_scalar(Scalar::Text(&text)),
                 _ => unspoken(sink, other),

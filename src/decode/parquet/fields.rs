@@ -45,7 +45,8 @@ impl Fields {
     /// Sorts the fields of `schema`.
     pub(super) fn new(contract: &Contract, schema: &Schema) -> Result<Self, Refusal> {
         let names = Names::new(&contract.columns);
-        let mut sorting = Sorting { slots: vec![None; names.slots()], met: vec![None; names.nodes()], unknown: Vec::new() };
+        let mut sorting =
+            Sorting { slots: vec![None; names.slots()], met: vec![None; names.nodes()], unknown: Vec::new() };
         sorting.walk(&names, ROOT, schema.fields(), &[], "", true)?;
         let Sorting { slots, mut unknown, .. } = sorting;
         let mut columns: Vec<Option<Place>> = Vec::with_capacity(contract.columns.len());
@@ -107,7 +108,8 @@ impl Sorting {
             let path = format!("{prefix}{}", field.name());
             let place: Vec<Step> = steps.iter().copied().chain([Step::Field(index)]).collect();
             if fields[..index].iter().any(|earlier| earlier.name() == field.name()) {
-                let reason = format!("column `{path}` occurs more than once; write the file with one name for each column");
+                let reason =
+                    format!("column `{path}` occurs more than once; write the file with one name for each column");
                 return Err(Refusal { column: Some(path), ..refusal("duplicate_column", reason) });
             }
             let Some(child) = names.find(node, field.name()) else {
@@ -117,7 +119,9 @@ impl Sorting {
                 continue;
             };
             if let Some(earlier) = self.met[child].replace(path.clone()) {
-                let reason = format!("columns `{earlier}` and `{path}` are the same name but for case; declare them with `from`");
+                let reason = format!(
+                    "columns `{earlier}` and `{path}` are the same name but for case; declare them with `from`"
+                );
                 return Err(Refusal { column: Some(path), ..refusal("duplicate_column", reason) });
             }
             let slot = names.slot_of(child);
@@ -129,7 +133,9 @@ impl Sorting {
                     let reports = slot.is_none() && reports_unknown;
                     self.walk(names, child, inner, &place, &format!("{path}."), reports)?;
                 }
-                _ if slot.is_none() && reports_unknown => self.unknown.push(Unknown { name: path, place: Place(place) }),
+                _ if slot.is_none() && reports_unknown => {
+                    self.unknown.push(Unknown { name: path, place: Place(place) })
+                }
                 _ => {}
             }
         }

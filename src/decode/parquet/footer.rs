@@ -22,8 +22,8 @@ use super::spool::Spool;
 pub(super) struct Footer {
     /// How to read the file.
     pub reader: ArrowReaderMetadata,
-    /// By column of the file: whether it is text (read as bytes).
-    pub is_text: Vec<bool>,
+    /// The types that the file itself declares: text is text.
+    pub declared: Vec<DataType>,
     /// By column of the file: whether it is INT96, of which nothing says whether it is an instant.
     pub is_int96: Vec<bool>,
     /// Bytes of an average row, not compressed.
@@ -36,7 +36,8 @@ pub(super) fn read(spool: &Spool) -> Result<Footer, Refusal> {
         return Err(refusal);
     }
     guarded(|| footer(spool)).map_err(|error| {
-        let reason = format!("no readable Parquet footer in a file of {} bytes: {error}; write the file anew", spool.len());
+        let reason =
+            format!("no readable Parquet footer in a file of {} bytes: {error}; write the file anew", spool.len());
         refusal("corrupt_parquet", reason)
     })
 }
@@ -52,8 +53,9 @@ fn obviously_bad(spool: &Spool) -> Option<Refusal> {
         if size >= 12 && tail == b"PAR1" {
             return None;
         }
-        let reason =
-            format!("the file has {size} bytes and no Parquet footer at its end: it is cut or still being written; upload it whole");
+        let reason = format!(
+            "the file has {size} bytes and no Parquet footer at its end: it is cut or still being written; upload it whole"
+        );
         return Some(refusal("truncated_parquet", reason));
     }
     let reason = format!("the file of {size} bytes does not begin as Parquet does (PAR1); is `format` right for it?");
@@ -63,7 +65,7 @@ fn obviously_bad(spool: &Spool) -> Option<Refusal> {
 fn footer(spool: &Spool) -> ParquetResult<Footer> {
     let metadata = ParquetMetaDataReader::new().parse_and_finish(spool)?;
     let declared = parquet_to_arrow_schema(metadata.file_metadata().schema_descr(), None)?;
-    let is_text = declared.fields().iter().map(|field| field.data_type() == &DataType::Utf8).collect();
+    let declared = declared.fields().iter().map(|field| field.data_type().clone()).collect();
     let metadata = with_text_as_bytes(&metadata)?;
     let descriptor = metadata.file_metadata().schema_descr();
     let inferred = parquet_to_arrow_schema(descriptor, None)?;
@@ -79,7 +81,7 @@ fn footer(spool: &Spool) -> ParquetResult<Footer> {
     let row_bytes = usize::try_from(bytes).unwrap_or(usize::MAX) / rows;
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true).with_schema(schema);
     let reader = ArrowReaderMetadata::try_new(Arc::new(metadata), options)?;
-    Ok(Footer { reader, is_text, is_int96, row_bytes })
+    Ok(Footer { reader, declared, is_int96, row_bytes })
 }
 
 fn with_text_as_bytes(metadata: &ParquetMetaData) -> ParquetResult<ParquetMetaData> {

@@ -84,10 +84,8 @@ fn append_takes_each_content_once() {
 #[test]
 fn ignore_keeps_the_oldest_of_a_plan_for_ever() {
     let versions = [version(0, 5), version(1, 2)];
-    let candidates: Vec<Candidate<'_>> = versions
-        .iter()
-        .map(|source| Candidate { source, sha256: Some("A"), found: Status::Loaded })
-        .collect();
+    let candidates: Vec<Candidate<'_>> =
+        versions.iter().map(|source| Candidate { source, sha256: Some("A"), found: Status::Loaded }).collect();
     let statuses: Vec<Status> =
         judge(OnOverwrite::Ignore, &candidates, &[], None).into_iter().map(|decision| decision.status).collect();
     assert_eq!(statuses, [Status::Ignored, Status::Loaded]);

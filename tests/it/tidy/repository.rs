@@ -24,7 +24,7 @@ fn entries(folder: &str) -> Vec<String> {
     names
 }
 
-/// Lines within ``` fences whose language is one of `languages`.
+/// Lines within code fences whose language is one of `languages`.
 fn fenced(text: &str, languages: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let mut inside = None;
