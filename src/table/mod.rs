@@ -1,5 +1,4 @@
 //! Delta tables: open, create, snapshot, read, write, commit. The only folder that names `deltalake`.
-
 //!
 //! `deltalake` reads a version when a table is opened, checkpoints included (protocol, metadata, live files, application
 //! transactions), writes the checkpoints, and its schema model gives the stored form of schemas. Ours is the exactly-once
