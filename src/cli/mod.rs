@@ -45,11 +45,21 @@ use exit::Exit;
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 found something that a person should look at."
 )]
 pub struct Cli {
-    /// Folder that holds landing/, lake/ and queue/ [env: `ALLUVIUM_HOME`] [default: ./data]
-    #[arg(long, global = true, value_name = "FOLDER")]
+    /// Folder that holds landing/, lake/ and queue/
+    #[arg(
+        long,
+        global = true,
+        value_name = "FOLDER",
+        help = "Folder that holds landing/, lake/ and queue/ [env: ALLUVIUM_HOME] [default: ./data]"
+    )]
     pub home: Option<PathBuf>,
-    /// Folder of the contracts, <layer>/<table>.yaml [env: `ALLUVIUM_SCHEMAS`] [default: ./schemas]
-    #[arg(long, global = true, value_name = "FOLDER")]
+    /// Folder of the contracts
+    #[arg(
+        long,
+        global = true,
+        value_name = "FOLDER",
+        help = "Folder of the contracts, LAYER/TABLE.yaml [env: ALLUVIUM_SCHEMAS] [default: ./schemas]"
+    )]
     pub schemas: Option<PathBuf>,
     /// What to do
     #[command(subcommand)]

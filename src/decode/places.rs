@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn offsets_are_those_of_the_bytes_as_they_came() {
-        let cases: [(&'static Encoding, u64, &[(i64, i64)]); 3] = [
+        type Case<'a> = (&'static Encoding, u64, &'a [(i64, i64)]);
+        let cases: [Case<'_>; 3] = [
             (encoding_rs::WINDOWS_1252, 0, &[(0, 0), (1, 1), (3, 2), (4, 3), (8, 5), (9, 6)]),
             (UTF_16LE, 2, &[(0, 2), (1, 4), (3, 6), (4, 8), (8, 12), (9, 14)]),
             (encoding_rs::SHIFT_JIS, 0, &[(0, 0), (1, 1)]),

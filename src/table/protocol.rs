@@ -18,7 +18,7 @@ const HIGHEST_WRITER: i32 = 7;
 /// Reader features whose tables are read right. Deletion vectors and column mapping only while they are not in use.
 const READABLE: [&str; 5] = ["timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "columnMapping"];
 
-/// Writer features whose rules a commit keeps, given the checks in [`refuse_in_use`].
+/// Writer features whose rules a commit keeps, given the checks in [`in_use`].
 const WRITABLE: [&str; 14] = [
     "appendOnly",
     "invariants",

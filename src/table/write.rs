@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// Adds rows; columns are matched by name and must have the schema's types (see [`conform`](super::conform)). What goes wrong with
+    /// Adds rows; columns are matched by name and must have the schema's types (see [`conform`](super::conform())). What goes wrong with
     /// these rows may be told by the next call.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {

@@ -105,11 +105,8 @@ fn a_disk_that_cannot_be_read_is_not_the_file_s_fault() {
         let contract = contract("format: ndjson", IDS);
         let source = contract.files().unwrap();
         let opened = super::super::open(&contract, source, Box::new(Broken(Cursor::new(cut))), &Options::default());
-        let error = match opened.map(|mut decoder| decoder.next_chunk().map(|_| ())) {
-            Err(error) | Ok(Err(error)) => error,
-            Ok(Ok(())) => panic!("read to the end"),
-        };
-        let DecodeError::Read(error) = error else { panic!("refused: {error:?}") };
+        let read = opened.and_then(|mut decoder| decoder.next_chunk().map(|_| ()));
+        let Err(DecodeError::Read(error)) = read else { panic!("not a failed read: {read:?}") };
         assert!(error.to_string().contains("the disk is gone"), "{error}");
     }
 }

@@ -347,7 +347,7 @@ mod tests {
         let values: ArrayRef = Arc::new(Int64Array::from(vec![Some(5), None]));
         keys.insert(&[values]).unwrap();
         let column = datafusion::logical_expr::col("n");
-        let few = keys.filter(&[column.clone()]).unwrap().to_string();
+        let few = keys.filter(std::slice::from_ref(&column)).unwrap().to_string();
         assert!(few.contains("IN") && few.contains("IS NULL"), "{few}");
         let many: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
         keys.insert(&[many]).unwrap();

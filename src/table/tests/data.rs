@@ -75,7 +75,7 @@ async fn every_type_comes_back_with_statistics() {
     let rows = every_type();
     let fields = rows.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
     let table = lake.table(fields, &[]).await;
-    let snapshot = lake.append(&table, &[rows.clone()]).await;
+    let snapshot = lake.append(&table, std::slice::from_ref(&rows)).await;
     let files = snapshot.files().unwrap();
     assert_eq!(rows_of(&snapshot, &files).await, rows);
     let stats: Value = serde_json::from_str(files[0].stats.as_ref().unwrap()).unwrap();
@@ -200,7 +200,7 @@ async fn partition_columns_have_any_plain_type() {
         let folder = format!("raw/by_{name}");
         let table = Table::create(&lake.store, &folder, &spec(fields, &[name])).await.unwrap();
         let base = table.snapshot().await.unwrap();
-        let adds = lake.files(&base, &[rows.clone()]).await;
+        let adds = lake.files(&base, std::slice::from_ref(&rows)).await;
         assert_eq!(adds.len(), 3, "{name}");
         let now = committed(table.commit(&base, Change { adds, ..Change::default() }).await.unwrap());
         let mut found = lake.sql(&now, &format!("select {name}, big as b from t")).await;
@@ -230,7 +230,7 @@ async fn an_empty_partition_value_is_refused_by_name() {
         base.schema(),
         base.partition_by(),
         WriterOptions::default(),
-        lake.clock.clone(),
+        Arc::<ManualClock>::clone(&lake.clock),
     );
     writer.write(&batch(vec![("id", ints(0..2)), ("zone", zones)])).await.unwrap();
     let error = writer.finish().await.unwrap_err();
@@ -350,7 +350,7 @@ proptest! {
                     Arc::new(n), Arc::new(s), Arc::new(d.with_precision_and_scale(12, 3).unwrap()),
                     Arc::new(at.with_timezone("UTC")), Arc::new(p),
                 ]).unwrap();
-                lake.append(&table, &[rows.clone()]).await;
+                lake.append(&table, std::slice::from_ref(&rows)).await;
                 all.push(rows);
             }
             let op = ["<", ">=", "=", "<>"][op];
@@ -429,8 +429,14 @@ async fn without_a_local_folder_everything_goes_through_the_store() {
     let table = Table::create(&store, "raw/t", &spec(vec![int("id"), text("p")], &["p"])).await.unwrap();
     let base = table.snapshot().await.unwrap();
     let clock = Arc::new(ManualClock::new(start(), 1));
-    let mut writer =
-        Writer::new(&store, "raw/t", base.schema(), base.partition_by(), WriterOptions::default(), clock.clone());
+    let mut writer = Writer::new(
+        &store,
+        "raw/t",
+        base.schema(),
+        base.partition_by(),
+        WriterOptions::default(),
+        Arc::<ManualClock>::clone(&clock),
+    );
     let p: ArrayRef = Arc::new(StringArray::from(vec!["ü b"; 3]));
     writer.write(&batch(vec![("id", ints(0..3)), ("p", p)])).await.unwrap();
     let adds = writer.finish().await.unwrap();

@@ -52,7 +52,8 @@ pub(super) fn last(trips: &[Trip]) -> Vec<Trip> {
 
 /// `select day, zone, count(*), sum(amount) ... group by day, zone`.
 pub(super) fn days(trips: &[Trip]) -> Vec<String> {
-    let mut groups: BTreeMap<(Option<i32>, &str), (i64, Option<i64>)> = BTreeMap::new();
+    type CountAndSum = (i64, Option<i64>);
+    let mut groups: BTreeMap<(Option<i32>, &str), CountAndSum> = BTreeMap::new();
     for trip in trips {
         let (count, sum) = groups.entry((trip.day, trip.zone)).or_default();
         *count += 1;
