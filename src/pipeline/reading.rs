@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
-use crate::decode::{self, DecodeError, Options, Reason, Refusal, Reject};
+use crate::decode::{self, DecodeError, Options, Refusal, Reject};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
 use crate::manifest::{Counts, FileVersion, StagedFile, StagedFormat, Status};
@@ -197,20 +197,8 @@ impl Job {
 
     /// The whole file goes to quarantine as one row without a record.
     fn refuse(&self, refusal: &Refusal) -> Result<Read> {
-        let reject = Reject {
-            record: None,
-            line: refusal.line,
-            byte_offset: refusal.byte_offset,
-            raw: Vec::new(),
-            rules: vec![refusal.rule.clone()],
-            reasons: vec![Reason {
-                column: refusal.column.clone(),
-                rule: refusal.rule.clone(),
-                value: Some(refusal.reason.clone()),
-            }],
-        };
         let mut rejects = RejectSink::new(self);
-        rejects.write(&[reject])?;
+        rejects.write(&[Reject::from(refusal)])?;
         Ok(Read {
             reason: Some(format!("{}: {}", refusal.rule, refusal.reason)),
             rejects: rejects.finish()?,
