@@ -21,7 +21,8 @@ pub fn data(text: &str) -> Result<()> {
 
 /// Writes a line for people to standard error. There is nobody to tell when that fails.
 pub fn note(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    // What is told may hold bytes of a file: none of them may steer the terminal.
+    let _ = writeln!(std::io::stderr().lock(), "{}", crate::render::some_lines(line));
 }
 
 /// Shows a grid as wanted; `nothing` is said to people when it has no row.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -169,6 +170,10 @@ async fn attempt_once(
     if settled < current {
         return settle_former(lake, contract, table, current).await;
     }
+    // A contract that has more columns than the table: what is derived from it may want them before the next file comes.
+    if let Some(schema) = tables::evolved(&snapshot.schema(), contract, &[])? {
+        return follow_contract(table, &snapshot, schema).await;
+    }
     let none = TableLedger::default();
     let known = index.table(&table_id).unwrap_or(&none);
     let sifted = sift::sift(lake, contract, &table_id, known).await?;
@@ -212,6 +217,19 @@ async fn attempt_once(
         adopted,
     });
     Ok(Step::Progress)
+}
+
+/// A commit of nothing but new columns. Whatever becomes of it, the next look at the table tells.
+async fn follow_contract(table: &Table, snapshot: &Snapshot, schema: SchemaRef) -> Result<Step> {
+    let reason = Value::from("columns follow the contract");
+    let change = Change {
+        operation: "ADD COLUMNS".to_owned(),
+        schema: Some(schema),
+        info: Map::from_iter([("schemaChange".to_owned(), reason)]),
+        ..Change::default()
+    };
+    table.commit(snapshot, change).await?;
+    Ok(Step::Again)
 }
 
 /// Due by rows, bytes or age.

@@ -11,7 +11,7 @@ use crate::layout;
 use crate::manifest::{Note, Status as BatchStatus};
 use crate::name::TableName;
 use crate::pipeline::lake::Lake;
-use crate::pipeline::{ledger, staging};
+use crate::pipeline::{ledger, staging, tables};
 use crate::schema::Contract;
 use crate::table::Snapshot;
 
@@ -61,7 +61,7 @@ pub struct TableStatus {
 
 /// Reads the state of every declared table.
 pub async fn status(lake: &Lake) -> Result<Status> {
-    let mut tables = Vec::new();
+    let mut states = Vec::new();
     let mut snapshots: BTreeMap<TableName, Snapshot> = BTreeMap::new();
     for contract in lake.catalog.tables() {
         if let Some(table) = lake.table(&layout::table(&contract.table)).await? {
@@ -69,13 +69,13 @@ pub async fn status(lake: &Lake) -> Result<Status> {
         }
     }
     for contract in lake.catalog.tables() {
-        tables.push(table_status(lake, contract, &snapshots).await?);
+        states.push(table_status(lake, contract, &snapshots).await?);
     }
     let unclaimed = match lake.table(layout::LEDGER).await? {
         Some(_) => ledger::index(lake).await?.unclaimed_count(),
         None => 0,
     };
-    Ok(Status { at: lake.clock.now(), tables, unclaimed })
+    Ok(Status { at: lake.clock.now(), tables: states, unclaimed })
 }
 
 async fn table_status(
@@ -111,6 +111,10 @@ async fn table_status(
     status.committed_at = snapshot.committed_at();
     if contract.files().is_some() {
         settled(lake, snapshot, &mut status).await?;
+        // What stops the whole table comes before what stopped one file.
+        if let Err(error) = tables::evolved(&snapshot.schema(), contract, &[]) {
+            status.last_error = Some(error.describe());
+        }
     }
     if let Some(derivation) = contract.derivation() {
         for name in derivation.inputs.values() {

@@ -24,6 +24,10 @@ use crate::store::Store;
 /// The state at version `at`, or the newest; none when there is no table, or no such version.
 pub(super) async fn load(store: &Store, folder: &str, at: Option<i64>) -> Result<Option<State>> {
     let Ok(version) = at.map(u64::try_from).transpose() else { return Ok(None) };
+    // Asked first: the kernel logs an error of its own for a folder without a log.
+    if store.list(&format!("{folder}/{LOG}")).await?.is_empty() {
+        return Ok(None);
+    }
     let log = Log::new(store, folder)?;
     let snapshot = match Snapshot::try_new(log.store.as_ref(), version).await {
         Ok(snapshot) => snapshot,

@@ -75,7 +75,7 @@ fn the_readme_shows_commands_that_exist() {
     let readme = read("README.md");
     let lines = fenced(&readme, &["sh", "console"]);
     assert!(lines.iter().any(|line| line.trim() == "cargo run --release -- demo"), "the first of the two commands");
-    assert!(lines.iter().any(|line| line.trim() == "cargo run --release -- local"), "the second of the two commands");
+    assert!(lines.iter().any(|line| line.trim() == "tests/run"), "the second of the two commands");
     let home = tempfile::tempdir().unwrap();
     let program = Program::new(home.path());
     let mut seen = BTreeSet::new();
