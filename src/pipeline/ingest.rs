@@ -198,6 +198,10 @@ async fn stage(lake: &Lake, contract: &Arc<Contract>, claim: Claim, first: FileV
             staged_at: lake.clock.now(),
         };
         staging::put_manifest(lake, &manifest).await?;
+        if manifest.status == Status::Refused {
+            let reason = manifest.reason.as_deref().unwrap_or_default();
+            tracing::warn!(table.name = %contract.table, path = %manifest.source.path, reason, "file refused");
+        }
         tracing::info!(
             table.name = %contract.table,
             path = %manifest.source.path,

@@ -228,3 +228,17 @@ async fn a_column_added_to_the_contract_is_null_in_older_rows() {
     lake.load("sales/b.csv", "id,day,shop,amount,note,clerk\n2,2026-01-01,north,2.00,,Ada\n").await;
     assert_eq!(rows::brief(&lake.lake, "raw/sales", &["id", "clerk"]).await, ["1 null", "2 Ada"]);
 }
+
+#[tokio::test]
+async fn what_is_derived_may_use_a_new_column_before_the_next_file_comes() {
+    let mut lake = TestLake::new(contracts::ALL);
+    lake.load("sales/a.csv", sales(&[(1, 1, "north", "1.00")])).await;
+    let wider = raw_with("").replace("  - { name: note", "  - { name: clerk, type: string }\n  - { name: note");
+    let counted = contracts::CURATED.replace("sum(amount)", "count(clerk) as clerks, sum(amount)");
+    lake.redeploy(&[("raw/sales", &wider), contracts::ALL[1], ("curated/sales_daily", &counted)]);
+    lake.settle().await;
+    let columns = ["day", "shop", "sales", "clerks"];
+    assert_eq!(rows::brief(&lake.lake, "curated/sales_daily", &columns).await, ["2026-01-01 north 1 0"]);
+    lake.load("sales/b.csv", "id,day,shop,amount,note,clerk\n2,2026-01-01,north,2.00,,Ada\n").await;
+    assert_eq!(rows::brief(&lake.lake, "curated/sales_daily", &columns).await, ["2026-01-01 north 2 1"]);
+}
