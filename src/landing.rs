@@ -158,7 +158,7 @@ fn walk(root: &Path, below: &str, send: &mpsc::Sender<Result<FileVersion>>) -> b
             }
             continue;
         };
-        if is_passed_over(text) {
+        if text.starts_with('.') {
             continue;
         }
         let path = if below.is_empty() { text.to_owned() } else { format!("{below}/{text}") };
@@ -172,8 +172,11 @@ fn walk(root: &Path, below: &str, send: &mpsc::Sender<Result<FileVersion>>) -> b
 /// Sends one file, or walks one folder.
 fn visit(root: &Path, path: &str, send: &mpsc::Sender<Result<FileVersion>>) -> bool {
     let full = root.join(path);
+    let name = path.rsplit('/').next().unwrap_or_default();
     let found = match std::fs::symlink_metadata(&full) {
         Ok(meta) if meta.is_dir() => return walk(root, path, send),
+        // The name of a file tells that it is not finished; a folder's name tells nothing.
+        Ok(_) if is_passed_over(name) => return true,
         Ok(meta) if meta.is_file() => version(path.to_owned(), &meta),
         Ok(meta) if meta.is_symlink() => match linked(root, &full, path) {
             Some(found) => found,

@@ -13,7 +13,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions}
 use url::Url;
 
 use crate::clock::{Clock, SystemClock};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 mod durable;
 
@@ -183,10 +183,4 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// Whether an error means that the object is not there.
-#[must_use]
-pub fn is_absent(error: &Error) -> bool {
-    error.kind() == ErrorKind::NotFound
 }

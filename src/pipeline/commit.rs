@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
 use crate::manifest::{FileVersion, Note, Plan, Status};
 use crate::name::TableName;
@@ -171,7 +171,7 @@ async fn attempt_once(
         return settle_former(lake, contract, table, current).await;
     }
     // A contract that has more columns than the table: what is derived from it may want them before the next file comes.
-    if let Some(schema) = tables::evolved(&snapshot.schema(), contract, &[])? {
+    if let Some(schema) = tables::evolved(&snapshot, contract, &[])? {
         return follow_contract(table, &snapshot, schema).await;
     }
     let none = TableLedger::default();
@@ -276,9 +276,13 @@ async fn change_of(
     plan: &Arc<Plan>,
     known: &TableLedger,
 ) -> Result<(Change, usize), Failure> {
-    let add_columns: Vec<String> = plan.rows.iter().flat_map(|row| row.add_columns.iter().cloned()).collect();
     let stored = snapshot.schema();
-    let evolved = tables::evolved(&stored, contract, &add_columns)?;
+    let mut add_columns: Vec<String> = Vec::new();
+    for (position, row) in plan.rows.iter().enumerate() {
+        tables::check_added(&stored, &add_columns, &row.add_columns).map_err(|e| Failure::Batch(position, e))?;
+        add_columns.extend(row.add_columns.iter().cloned());
+    }
+    let evolved = tables::evolved(snapshot, contract, &add_columns)?;
     let schema = evolved.clone().unwrap_or(stored);
     let loads = plan.rows.iter().any(|row| matches!(row.status, Status::Loaded | Status::Empty));
     let mut change = Change {
@@ -331,14 +335,15 @@ fn info_of(plan: &Plan, add_columns: &[String], evolved: bool) -> Map<String, Va
     info
 }
 
-/// A batch that cannot be committed must not stop its neighbours. Staged under another contract, or its data gone: it is
-/// staged anew. Else it rests until a person or a new contract changes something; the note comes before the marker, so
+/// A batch that cannot be committed must not stop its neighbours. Staged under another contract, or its data gone or
+/// damaged: it is staged anew. Else it rests until a person or a new contract changes something; the note comes before the marker, so
 /// that a crash between them leaves nothing unrecorded.
 async fn leave_out(lake: &Lake, contract: &Contract, plan: &Plan, position: usize, error: &Error) -> Result<()> {
     let row = &plan.rows[position];
     let Some(generation) = row.generation else { return Ok(()) };
     tracing::warn!(table.name = %contract.table, path = %row.source.path, "batch left out: {}", error.describe());
-    if row.contract_hash != contract.hash || crate::store::is_absent(error) {
+    let is_damaged = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt);
+    if row.contract_hash != contract.hash || is_damaged {
         return staging::put_marker(lake, &layout::marker_gone(&contract.table, &row.batch_id, generation)).await;
     }
     let note = Note {

@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, 
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
 use crate::manifest::{Counts, FileVersion, PlannedRow, Status};
 use crate::name::{BatchId, TableName};
@@ -407,6 +407,7 @@ async fn append(lake: &Lake, rows: &[LedgerRow], guard: &Guard<'_>) -> Result<()
     let ledger = table(lake).await?;
     let batch = to_batch(rows)?;
     let mut adds = None;
+    let mut refused = None;
     for attempt in 0..ATTEMPTS {
         let snapshot = ledger.snapshot().await?;
         if guard.is_done(lake, &snapshot).await? {
@@ -434,12 +435,20 @@ async fn append(lake: &Lake, rows: &[LedgerRow], guard: &Guard<'_>) -> Result<()
             Outcome::Committed(_) => return Ok(()),
             Outcome::Unknown(error) => {
                 tracing::debug!(attempt, error = %error, "ledger commit refused or unknown, looking again");
+                let is_denied = error.kind() == ErrorKind::Denied;
+                refused = Some(error);
+                if is_denied {
+                    break;
+                }
                 lake.pause(attempt).await;
             }
         }
     }
-    Err(Error::conflict("ledger: other writers were quicker every time")
-        .remedy("nothing is lost: the next tick settles it"))
+    match refused {
+        Some(error) if error.kind() != ErrorKind::Conflict => Err(error.within("ledger")),
+        _ => Err(Error::conflict("ledger: other writers were quicker every time")
+            .remedy("nothing is lost: the next tick settles it")),
+    }
 }
 
 /// All rows of the ledger as batches, for commands that show it.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::TryStreamExt;
+use futures::StreamExt;
 
 use crate::error::Result;
 use crate::layout;
@@ -27,7 +27,15 @@ pub async fn missing(lake: &Lake) -> Result<Vec<FileVersion>> {
     let noted = noted(lake).await?;
     let mut missing = Vec::new();
     let mut landed = lake.landing.list();
-    while let Some(version) = landed.try_next().await? {
+    while let Some(found) = landed.next().await {
+        let version = match found {
+            Ok(version) => version,
+            // One entry that cannot be read must not hide its neighbours.
+            Err(error) => {
+                tracing::warn!("left out of the landing zone's list: {}", error.describe());
+                continue;
+            }
+        };
         let claims = lake.catalog.claims(&version.path);
         let is_known = if claims.is_empty() {
             index.is_unclaimed(&version.path, &version.etag)

@@ -112,7 +112,7 @@ async fn table_status(
     if contract.files().is_some() {
         settled(lake, snapshot, &mut status).await?;
         // What stops the whole table comes before what stopped one file.
-        if let Err(error) = tables::evolved(&snapshot.schema(), contract, &[]) {
+        if let Err(error) = tables::evolved(snapshot, contract, &[]) {
             status.last_error = Some(error.describe());
         }
     }

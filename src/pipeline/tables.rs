@@ -10,7 +10,7 @@ use crate::pipeline::lake::Lake;
 use crate::quarantine::quarantine_schema;
 use crate::schema::arrow::ingested_schema;
 use crate::schema::{Contract, WriteMode};
-use crate::table::{Table, TableSpec};
+use crate::table::{Snapshot, Table, TableSpec};
 
 /// The ingested table of a contract, created empty when it is not there.
 pub async fn ensure(lake: &Lake, contract: &Contract) -> Result<Table> {
@@ -54,8 +54,18 @@ async fn create(lake: &Lake, folder: &str, spec: &TableSpec) -> Result<Table> {
 /// value keeps its meaning in place (nothing is rewritten here).
 ///
 /// # Errors
-/// A name that the table has with another type.
-pub fn evolved(stored: &SchemaRef, contract: &Contract, add_columns: &[String]) -> Result<Option<SchemaRef>> {
+/// A name that the table has with another type, or another partitioning.
+pub fn evolved(table: &Snapshot, contract: &Contract, add_columns: &[String]) -> Result<Option<SchemaRef>> {
+    let stored = &table.schema();
+    if table.partition_by() != contract.partition_by {
+        return Err(Error::invalid(format!(
+            "{}: partitioned by [{}] in the table and by [{}] in the contract",
+            contract.table,
+            table.partition_by().join(", "),
+            contract.partition_by.join(", ")
+        ))
+        .remedy("a table keeps its partitioning: change the contract back, or give it a new table"));
+    }
     let declared = ingested_schema(contract);
     let mut fields: Vec<Arc<Field>> = Vec::with_capacity(stored.fields().len());
     let mut changed = false;
@@ -97,6 +107,23 @@ pub fn evolved(stored: &SchemaRef, contract: &Contract, add_columns: &[String]) 
         append(Field::new(name, arrow::datatypes::DataType::Utf8, true));
     }
     Ok(changed.then(|| Arc::new(Schema::new(fields))))
+}
+
+/// A column to be added whose name differs from a known one by case alone: Delta has no room for both.
+///
+/// # Errors
+/// Names both spellings.
+pub fn check_added(stored: &SchemaRef, earlier: &[String], added: &[String]) -> Result<()> {
+    for name in added {
+        let known = stored.fields().iter().map(|field| field.name()).chain(earlier);
+        if let Some(other) = known.into_iter().find(|other| *other != name && other.eq_ignore_ascii_case(name)) {
+            return Err(Error::invalid(format!(
+                "column `{name}` of the file is `{other}` in the table but for its case"
+            ))
+            .remedy("spell the column as the table does, or name it in the contract with `from`"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a batch of this size is worth staging as final Parquet: only appended rows are ever adopted.

@@ -170,3 +170,50 @@ fn wrapped(command: &Command, wrapper: &str, arguments: &[&str]) -> Command {
     }
     outer
 }
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_hides_none_of_its_neighbours() {
+    let lake = TestLake::new(&[("raw/sales", contracts::RAW)]);
+    lake.drop_file("sales/a.csv", sales(&[(1, 1, "north", "1.00")]));
+    lake.drop_file("sales/z.csv", sales(&[(2, 1, "north", "1.00")]));
+    let outside = lake.folder("outside.csv");
+    std::fs::write(&outside, "id\n1\n").unwrap();
+    std::os::unix::fs::symlink(&outside, lake.landed("sales/m.csv")).unwrap();
+    let missing = alluvium::pipeline::reconcile::missing(&lake.lake).await.unwrap();
+    let paths: Vec<&str> = missing.iter().map(|version| version.path.as_str()).collect();
+    assert_eq!(paths, ["sales/a.csv", "sales/z.csv"]);
+}
+
+#[tokio::test]
+async fn a_column_that_differs_by_case_stops_its_file_alone() {
+    let raw = contracts::RAW.replace("unknown_columns: ignore", "unknown_columns: add");
+    let lake = TestLake::new(&[("raw/sales", &raw)]);
+    for (file, header) in [("a", "extra"), ("b", "Extra"), ("c", "extra")] {
+        let event = lake.drop_file(
+            &format!("sales/{file}.csv"),
+            format!("id,day,shop,amount,note,{header}\n1,2026-01-01,{file},1.00,,x\n"),
+        );
+        lake.ingest(&event).await;
+    }
+    lake.settle().await;
+    assert_eq!(rows::brief(&lake.lake, "raw/sales", &["shop", "extra"]).await, ["a x", "c x"]);
+    let failed: Vec<Vec<String>> = rows::select(&lake.lake, "ledger", &["path", "status", "reason"]).await;
+    let failed: Vec<_> = failed.into_iter().filter(|row| row[1] == "failed").collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert!(failed[0][0] == "sales/b.csv" && failed[0][2].contains("`Extra`"), "{failed:?}");
+}
+
+#[tokio::test]
+async fn damaged_staged_rows_are_staged_anew() {
+    let lake = TestLake::new(&[("raw/sales", contracts::RAW)]);
+    let event = lake.drop_file("sales/a.csv", sales(&[(1, 1, "north", "1.00")]));
+    lake.ingest(&event).await;
+    let staged = lake.folder("_alluvium/staged/raw/sales/data");
+    for entry in std::fs::read_dir(&staged).unwrap() {
+        let path = entry.unwrap().path();
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    }
+    lake.settle().await;
+    assert_eq!(rows::brief(&lake.lake, "raw/sales", &["id"]).await, ["1"]);
+}

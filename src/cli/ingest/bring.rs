@@ -103,10 +103,16 @@ fn walk(folder: &Path, landing: &Path, files: &mut Vec<PathBuf>, skipped: &mut V
     let within = |error: std::io::Error| Error::from(error).within(folder.display());
     for entry in fs::read_dir(folder).map_err(within)? {
         let path = entry.map_err(within)?.path();
+        let link = fs::symlink_metadata(&path).map_err(within)?;
         let Ok(meta) = fs::metadata(&path) else {
             skipped.push(path);
             continue;
         };
+        // A link to a folder may lead in a circle, and the landing zone does not follow it either.
+        if link.is_symlink() && meta.is_dir() {
+            skipped.push(path);
+            continue;
+        }
         if meta.is_dir() {
             let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
             let real = path.canonicalize().map_err(within)?;
