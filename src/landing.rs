@@ -158,7 +158,8 @@ fn walk(root: &Path, below: &str, send: &mpsc::Sender<Result<FileVersion>>) -> b
             }
             continue;
         };
-        if text.starts_with('.') {
+        // Folders too: writers keep what is not finished in `_temporary` and the like.
+        if text.starts_with(['_', '.']) {
             continue;
         }
         let path = if below.is_empty() { text.to_owned() } else { format!("{below}/{text}") };
@@ -175,7 +176,7 @@ fn visit(root: &Path, path: &str, send: &mpsc::Sender<Result<FileVersion>>) -> b
     let name = path.rsplit('/').next().unwrap_or_default();
     let found = match std::fs::symlink_metadata(&full) {
         Ok(meta) if meta.is_dir() => return walk(root, path, send),
-        // The name of a file tells that it is not finished; a folder's name tells nothing.
+        // The rest of the rule is about files: `.parts` in a folder's name tells nothing.
         Ok(_) if is_passed_over(name) => return true,
         Ok(meta) if meta.is_file() => version(path.to_owned(), &meta),
         Ok(meta) if meta.is_symlink() => match linked(root, &full, path) {

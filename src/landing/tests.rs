@@ -32,12 +32,13 @@ async fn lists_files_and_passes_over_what_is_arriving() {
         "trips/e.csv~",
         "_folder/a.csv",
         ".folder/a.csv",
+        "y.parts/a.csv",
     ] {
         put(&landing, path, "x");
     }
     let files: Vec<FileVersion> = landing.list().try_collect().await.unwrap();
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    assert_eq!(paths, ["a b%20/ü=1.csv", "trips/a.csv", "trips/b.csv"]);
+    assert_eq!(paths, ["a b%20/ü=1.csv", "trips/a.csv", "trips/b.csv", "y.parts/a.csv"]);
     for file in &files {
         assert_eq!(landing.head(&file.path).await.unwrap().as_ref(), Some(file));
         assert!(landing.unchanged(file).await.unwrap());

@@ -114,7 +114,7 @@ fn walk(folder: &Path, landing: &Path, files: &mut Vec<PathBuf>, skipped: &mut V
             continue;
         }
         if meta.is_dir() {
-            let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+            let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(['_', '.']));
             let real = path.canonicalize().map_err(within)?;
             if !is_hidden && (real != landing || folder.starts_with(landing)) {
                 walk(&path, landing, files, skipped)?;
