@@ -42,6 +42,10 @@ impl Sample {
             return Ok(Self { format: Format::Parquet, dialect, header, notes, body: Body::Columnar(file) });
         }
         content.by_ref().take(BYTES as u64).read_to_end(&mut text)?;
+        if text.is_empty() {
+            let empty = Error::invalid("the file is empty").remedy("give a file with data");
+            return Err(DecodeError::Read(empty));
+        }
         if text.len() > BYTES {
             // The last line may be cut; without it the sample is whole.
             let end = memchr::memrchr(b'\n', &text).map_or(text.len(), |last| last + 1);

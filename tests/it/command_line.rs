@@ -115,6 +115,24 @@ fn sql_prints_tables_csv_json_and_ndjson() {
 }
 
 #[test]
+fn sql_says_how_a_table_is_written_there() {
+    let (_home, program) = loaded();
+    let done = program.run(&["sql", "select * from raw/sales"]);
+    assert_eq!(done.code, Some(1), "{}", done.text());
+    assert!(done.stderr.contains("have a dot between them"), "{}", done.text());
+}
+
+#[test]
+fn infer_of_an_empty_file_says_that_it_is_empty() {
+    let (home, program) = loaded();
+    let empty = home.path().join("empty.csv");
+    std::fs::write(&empty, "").unwrap();
+    let done = program.run(&["infer", empty.to_str().unwrap(), "--table", "raw/empty"]);
+    assert_eq!(done.code, Some(1), "{}", done.text());
+    assert!(done.stderr.contains("the file is empty"), "{}", done.text());
+}
+
+#[test]
 fn sql_reads_every_table_but_writes_none() {
     let (_home, program) = loaded();
     for (table, rows) in [

@@ -111,7 +111,12 @@ fn not_sql(error: DataFusionError) -> Error {
     if text.contains("No SQL statements") {
         return Error::invalid("the query is empty");
     }
-    Error::invalid(format!("this is no SQL: {}", tidy(&text)))
+    let error = Error::invalid(format!("this is no SQL: {}", tidy(&text)));
+    // The other commands name tables with a slash.
+    match text.contains("found: /") {
+        true => error.remedy("in SQL a table's layer and name have a dot between them: raw.trips"),
+        false => error,
+    }
 }
 
 /// An engine error as ours: planning errors are the query's, the others by their cause.
