@@ -91,8 +91,7 @@ pub fn watermark_id(source: &TableName, table_id: &str) -> String {
 ///
 /// # Errors
 /// The first failure, after every other table was tried; failures are logged.
-#[cfg(test)]
-async fn advance_all(lake: &Lake) -> Result<Vec<Advanced>> {
+pub async fn advance_all(lake: &Lake) -> Result<Vec<Advanced>> {
     let mut advanced = Vec::new();
     let mut first_failure = None;
     for (table, outcome) in advance_each(lake).await {
