@@ -13,6 +13,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int64Type, SchemaRef};
+use datafusion::common::DataFusionError;
 
 use self::compile::CompiledRule;
 use crate::decode::{Chunk, Fault, FaultKind, Raw, Reason, Refusal, Reject, value_text};
@@ -287,7 +288,10 @@ fn evaluate(rule: &CompiledRule, input: &RecordBatch) -> Verdict {
 
 fn condition(rule: &CompiledRule, input: &RecordBatch) -> Result<BooleanArray, String> {
     let value = rule.expr.evaluate(input).and_then(|value| value.into_array(input.num_rows()));
-    let array = value.map_err(|error| error.strip_backtrace())?;
+    let array = value.map_err(|error| match &error {
+        DataFusionError::External(ours) => ours.to_string(),
+        other => other.strip_backtrace(),
+    })?;
     // A condition that is null for every row may come as an array of nulls.
     array.as_boolean_opt().cloned().map_or_else(|| Ok(BooleanArray::new_null(input.num_rows())), Ok)
 }

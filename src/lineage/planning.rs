@@ -12,6 +12,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::FutureExt;
 
 use super::errors::{engine_error, planning_problem};
+use crate::arithmetic;
 use crate::error::Result;
 
 /// Plans SQL over tables of which only the schemas are known.
@@ -41,6 +42,7 @@ impl Planner {
             .set_bool("datafusion.sql_parser.collect_spans", true)
             .set_str("datafusion.execution.time_zone", "UTC");
         let context = SessionContext::new_with_config(config);
+        arithmetic::install(&context);
         let mut names = Vec::new();
         for (name, schema) in tables {
             let table: Arc<dyn TableProvider> = Arc::new(EmptyTable::new(schema));

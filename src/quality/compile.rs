@@ -12,6 +12,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, Ident, visit_expressions_mut};
 
+use crate::arithmetic;
 use crate::cast::arrow_type;
 use crate::error::{Error, Result};
 use crate::schema::{Contract, OnFail, Rule};
@@ -129,6 +130,7 @@ fn parse(contract: &Contract, rule: &Rule, state: &SessionState, schema: &DFSche
     }
     resolve_names(contract, &mut sql.expr);
     let expr = state.create_logical_expr_from_sql_expr(sql, schema).map_err(|error| explained(&error))?;
+    let expr = arithmetic::checked(expr, schema).map_err(|error| explained(&error))?;
     if expr.is_volatile() {
         return Err(Error::invalid("the check gives another answer each time it is asked")
             .remedy("use functions of the record's values alone"));

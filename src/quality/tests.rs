@@ -122,6 +122,23 @@ fn an_error_on_one_row_does_not_speak_for_its_neighbours() {
 }
 
 #[test]
+fn a_rule_whose_arithmetic_does_not_fit_is_broken_by_that_record_alone() {
+    let rest = "columns: [{ name: a, type: int64 }, { name: p, type: \"decimal(38,0)\" }]\nrules:\n  - { name: sum, check: \"a + 1 > 0\" }\n  - { name: product, check: \"p * 10 > 0\" }\n  - { name: ratio, check: \"10 / a > 0\" }";
+    let huge = "9".repeat(38);
+    let content = format!("a,p\n1,1\n9223372036854775807,1\n2,{huge}\n0,2\n3,3\n");
+    insta::assert_snapshot!(shown(&judged("csv", rest, &content)), @r#"
+    2 of 5 accepted
+    2 line Some(3) ["sum", "ratio"]
+        a sum: a = `9223372036854775807`: `a + 1 > 0` cannot be evaluated: `a + 1` does not fit into int64: Arithmetic overflow: Overflow happened on: 9223372036854775807 + 1
+        a ratio: a = `9223372036854775807`: not `10 / a > 0`
+    3 line Some(4) ["product"]
+        p product: p = `99999999999999999999999999999999999999`: `p * 10 > 0` cannot be evaluated: `p * 10` does not fit into decimal(38,0): Arithmetic overflow: Overflow happened on: 99999999999999999999999999999999999999 * 10
+    4 line Some(5) ["ratio"]
+        a ratio: a = `0`: `10 / a > 0` cannot be evaluated: `10 / a` divides by zero
+    "#);
+}
+
+#[test]
 fn without_rules_and_faults_a_chunk_passes_unchanged() {
     let judged = judged("csv", "columns: [{ name: a, type: int64 }]", "a\n1\n2\n");
     assert_eq!((judged.rows.num_rows(), judged.records, judged.ignored), (2, 2, 0));

@@ -9,12 +9,14 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
+use crate::arithmetic;
 use crate::error::{Error, Result};
 use crate::name::short_hash;
 use crate::store::Store;
 
 /// A session over the tables of a store ([`Snapshot::provider`](super::Snapshot::provider)), with at most `memory_bytes` held by operators (sorts, joins and
 /// aggregates go to disk beyond it) and `threads` partitions of work at a time. Text is `Utf8` everywhere, never a view.
+/// Arithmetic is exact or refused.
 pub fn session(store: &Store, memory_bytes: u64, threads: usize) -> Result<SessionContext> {
     let failed = |e: datafusion::error::DataFusionError| Error::internal("the SQL engine").because(e);
     let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
@@ -34,7 +36,9 @@ pub fn session(store: &Store, memory_bytes: u64, threads: usize) -> Result<Sessi
     options.execution.time_zone = Some("UTC".to_owned());
     let state =
         SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features().build();
-    Ok(SessionContext::new_with_state(state))
+    let context = SessionContext::new_with_state(state);
+    arithmetic::install(&context);
+    Ok(context)
 }
 
 /// The address under which a store is known in a session. Not its own URL: paths are relative to the store's root, and a

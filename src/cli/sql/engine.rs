@@ -11,6 +11,7 @@ use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 
 use super::guard::only_reads;
 use super::lake_catalog::{self, LakeCatalog, Part, Pins};
+use crate::arithmetic;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::lake::Lake;
 use crate::schema::suggest::{did_you_mean, one_of};
@@ -38,6 +39,7 @@ impl Engine {
         let state =
             SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features().build();
         let session = SessionContext::new_with_state(state);
+        arithmetic::install(&session);
         let pins = Arc::new(pins);
         for (name, part) in [(lake_catalog::TABLES, Part::Tables), (lake_catalog::QUARANTINE, Part::Quarantine)] {
             let catalog = LakeCatalog::new(lake.clone(), Arc::clone(&pins), part);

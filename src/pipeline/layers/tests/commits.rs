@@ -212,3 +212,50 @@ async fn without_sources_nothing_is_made() {
     let names: Vec<String> = snapshot.schema().fields().iter().map(|field| field.name().clone()).collect();
     assert_eq!(names, ["day", "zone", "n", "total"]);
 }
+
+#[tokio::test]
+async fn arithmetic_that_does_not_fit_stops_its_table_until_the_data_does() {
+    let world = world(
+        &[
+            derived(
+                "aggregate/next",
+                "from: raw/trips\nprimary_key: [id]\nwrite_mode: upsert\nsql: select id, amount + 1 as next from input\n",
+            ),
+            derived(
+                "curated/days",
+                "from: raw/trips\nprimary_key: [day]\nrecompute_by: [day]\nwrite_mode: upsert\nsql: select day, sum(amount) as total from input group by day\n",
+            ),
+            derived(
+                "curated/zones",
+                "from: raw/trips\nprimary_key: [zone]\nrecompute_by: [zone]\nwrite_mode: upsert\nsql: select zone, count(*) as n from input group by zone\n",
+            ),
+        ],
+        settings(),
+    );
+    let day = |amounts: [i64; 2]| {
+        let trips = amounts.iter().zip(1..);
+        trips.map(|(amount, id)| trip(id, 0, "n", *amount, "a.csv", id)).collect::<Vec<_>>()
+    };
+    world.put("raw/trips", vec![], &[day([1, 2])]).await;
+    advance_all(&world.lake).await.unwrap();
+    let before = (world.rows("aggregate/next").await, world.rows("curated/days").await);
+    // However often it is tried, neither the stored rows nor the neighbours are touched.
+    for _ in 0..2 {
+        let gone = world.files("raw/trips").await;
+        world.put("raw/trips", gone, &[day([i64::MAX, 1])]).await;
+        let outcomes = advance_each(&world.lake).await;
+        let errors: Vec<String> =
+            outcomes.iter().filter_map(|(_, outcome)| Some(outcome.as_ref().err()?.describe())).collect();
+        let [next, days] = errors.as_slice() else { panic!("{errors:?}") };
+        assert!(next.starts_with("aggregate/next: `input.amount + 1` does not fit into int64"), "{next}");
+        assert!(next.ends_with("cast an operand to a wider type, such as bigint or decimal(38,0)"), "{next}");
+        assert!(days.starts_with("curated/days: `sum(input.amount)` does not fit into int64"), "{days}");
+        assert!(days.ends_with("cast what is summed to a wider type, such as decimal(38,0)"), "{days}");
+        assert_eq!((world.rows("aggregate/next").await, world.rows("curated/days").await), before);
+        assert_eq!(world.rows("curated/zones").await, ["n|2"]);
+    }
+    let gone = world.files("raw/trips").await;
+    world.put("raw/trips", gone, &[day([i64::MAX - 1, 1])]).await;
+    advance_all(&world.lake).await.unwrap();
+    assert_eq!(world.rows("curated/days").await, [format!("1970-01-01|{}", i64::MAX)]);
+}
