@@ -1,98 +1,225 @@
-//! Every event several times, in any order, with any number of workers and committers: the same tables.
+//! Every event several times, in any order, with any number of workers and committers, some of which die: the same tables.
 
-use crate::support::chance::Chance;
-use crate::support::contracts::{self, sales};
-use crate::support::{Delivery, TestLake, assert_ledger, deliver};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, LazyLock};
+
+use alluvium::error::Directive;
 use alluvium::event::FileEvent;
+use alluvium::pipeline::commit::{CommitOptions, commit};
+use alluvium::pipeline::ingest::ingest;
+use alluvium::pipeline::lake::{Lake, Settings};
+use alluvium::pipeline::reconcile;
+use proptest::prelude::*;
+
+use crate::support::contracts::sales;
+use crate::support::faults::Fault;
+use crate::support::world::World;
+use crate::support::{assert_ledger, commit_once, rows, settle, tables};
+
+/// What happens next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// An event, by its number, reaches a worker.
+    Deliver(usize),
+    /// The committer runs.
+    Commit,
+}
+
+/// A step, and the call to the store at which its process dies.
+#[derive(Debug, Clone, Copy)]
+struct Move {
+    step: Step,
+    death: Option<(u64, Fault)>,
+}
+
+impl Move {
+    const fn calm(step: Step) -> Self {
+        Self { step, death: None }
+    }
+}
+
+/// How events are delivered. What no move delivers is delivered after all moves, so that a schedule without moves is one
+/// of one delivery each, in order, and one commit.
+#[derive(Debug, Clone)]
+struct Schedule {
+    workers: usize,
+    moves: Vec<Move>,
+}
+
+const FILES: usize = 6;
+
+/// Deliveries of one event; a queue may make it more when a worker dies.
+const TIMES: usize = 3;
+
+const ONCE: Schedule = Schedule { workers: 1, moves: Vec::new() };
 
 /// Files that have a bad record, a repeated key, an empty file, a refused file and a file that nobody takes.
-fn drop_all(lake: &TestLake) -> Vec<FileEvent> {
+fn drop_all(world: &World) -> Vec<FileEvent> {
     let with_faults = "id,day,shop,amount,note\n7,2026-01-02,north,1.00,\nx,2026-01-02,north,1.00,\n\
                        8,2026-01-02,south,-1.00,\n9,2026-01-03,south\n10,2026-01-03,east,2.50,fine\n";
-    vec![
-        lake.drop_file(
+    let events = vec![
+        world.drop_file(
             "sales/a.csv",
             sales(&[(1, 1, "north", "10.00"), (2, 1, "south", "5.25"), (3, 2, "north", "1.00")]),
         ),
-        lake.drop_file(
+        world.drop_file(
             "sales/b.csv",
             sales(&[(3, 3, "north", "9.99"), (4, 2, "south", "0.00"), (5, 4, "east", "3.10")]),
         ),
-        lake.drop_file("sales/c.csv", with_faults),
-        lake.drop_file("sales/empty.csv", sales(&[])),
-        lake.drop_file("sales/refused.csv", "no,such,header\n1,2,3\n"),
-        lake.drop_file("elsewhere/d.txt", "nobody's"),
-    ]
+        world.drop_file("sales/c.csv", with_faults),
+        world.drop_file("sales/empty.csv", sales(&[])),
+        world.drop_file("sales/refused.csv", "no,such,header\n1,2,3\n"),
+        world.drop_file("elsewhere/d.txt", "nobody's"),
+    ];
+    assert_eq!(events.len(), FILES);
+    events
 }
 
-async fn same_tables(seeds: std::ops::Range<u64>) {
-    let plain = TestLake::new(contracts::ALL);
-    let events = drop_all(&plain);
-    deliver(&plain.lake, &events, Delivery { seed: 0, times: 1, workers: 1, commits: 0 }).await;
-    let expected = plain.tables().await;
+/// Follows a schedule with workers that each are a process of their own, then commits the rest. A delivery that fails for
+/// the moment, or whose worker dies, is delivered again, as a queue does.
+async fn follow(world: &Arc<World>, events: &[FileEvent], schedule: &Schedule) -> Lake {
+    let mut times = vec![0; events.len()];
+    let mut queue: VecDeque<Move> = schedule.moves.iter().copied().filter(|next| within(next, &mut times)).collect();
+    let never = times.iter().enumerate().filter(|(_, times)| **times == 0);
+    queue.extend(never.map(|(event, _)| Move::calm(Step::Deliver(event))));
+    let queue = Arc::new(tokio::sync::Mutex::new(queue));
+    let mut workers = tokio::task::JoinSet::new();
+    for _ in 0..schedule.workers {
+        workers.spawn(work(Arc::clone(world), events.to_vec(), Arc::clone(&queue)));
+    }
+    while let Some(done) = workers.join_next().await {
+        done.unwrap();
+    }
+    let last = world.process();
+    settle(&last).await;
+    last
+}
+
+/// Whether an event is still to be delivered, with the deliveries so far.
+fn within(next: &Move, times: &mut [usize]) -> bool {
+    let Step::Deliver(event) = next.step else { return true };
+    // Schedules may be of more events than there are.
+    let Some(times) = times.get_mut(event) else { return false };
+    *times += 1;
+    *times <= TIMES
+}
+
+async fn work(world: Arc<World>, events: Vec<FileEvent>, queue: Arc<tokio::sync::Mutex<VecDeque<Move>>>) {
+    let mut process = world.process();
+    loop {
+        let Some(next) = queue.lock().await.pop_front() else { return };
+        if let Some((call, fault)) = next.death {
+            let (dying, _) = world.process_with(call, fault);
+            match next.step {
+                Step::Deliver(event) => {
+                    if ingest(&dying, &events[event]).await.is_err() {
+                        queue.lock().await.push_back(Move::calm(next.step));
+                    }
+                }
+                Step::Commit => {
+                    let _ = commit(&dying, CommitOptions { force: true, deadline: None }).await;
+                }
+            }
+            process = world.process();
+            continue;
+        }
+        match next.step {
+            Step::Deliver(event) => match ingest(&process, &events[event]).await {
+                Ok(_) => {}
+                Err(error) if error.kind().directive() == Directive::Retry => {
+                    queue.lock().await.push_back(next);
+                    tokio::task::yield_now().await;
+                }
+                Err(error) => panic!("{:?}: {}", events[event], error.describe()),
+            },
+            Step::Commit => {
+                commit_once(&process).await;
+            }
+        }
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap()
+}
+
+/// The tables after each event was delivered once.
+static EXPECTED: LazyLock<BTreeMap<String, Vec<String>>> = LazyLock::new(|| {
+    let expected = runtime().block_on(async {
+        let plain = Arc::new(World::on_disk(Settings::default()));
+        let events = drop_all(&plain);
+        tables(&follow(&plain, &events, &ONCE).await).await
+    });
     assert_eq!(expected["raw/sales"].len(), 8);
     assert_eq!(expected["aggregate/sales"].len(), 7, "id 3 came twice");
     assert_eq!(expected["quarantine/raw/sales"].len(), 4, "three records and a whole file");
     assert_eq!(expected["ledger"].len(), 6);
-    for seed in seeds {
-        let mut chance = Chance::new(seed);
-        let workers = [1, 2, 4][usize::try_from(chance.below(3)).unwrap()];
-        let delivery = Delivery { seed, times: 3, workers, commits: chance.below(40) };
-        let lake = TestLake::new(contracts::ALL);
-        let again = drop_all(&lake);
-        deliver(&lake.lake, &again, delivery).await;
-        let tables = lake.tables().await;
-        for (table, rows) in &expected {
-            assert_eq!(rows, &tables[table], "{table}, with {delivery:?}");
-        }
-        assert_ledger(&lake.lake).await;
+    expected
+});
+
+fn schedule() -> impl Strategy<Value = Schedule> {
+    let step = prop_oneof![4 => (0..FILES).prop_map(Step::Deliver), 1 => Just(Step::Commit)];
+    let death = (1_u64..80, prop::sample::select(&[Fault::DeadBefore, Fault::DeadAfter][..]));
+    let next = (step, prop::option::weighted(0.2, death)).prop_map(|(step, death)| Move { step, death });
+    (prop::sample::select(&[1, 2, 4][..]), prop::collection::vec(next, 0..32))
+        .prop_map(|(workers, moves)| Schedule { workers, moves })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_order_any_number_of_deliveries_workers_and_deaths(schedule in schedule()) {
+        let expected = &*EXPECTED;
+        runtime().block_on(async {
+            let world = Arc::new(World::on_disk(Settings::default()));
+            let lake = follow(&world, &drop_all(&world), &schedule).await;
+            let found = tables(&lake).await;
+            for (table, rows) in expected {
+                assert_eq!(rows, &found[table], "{table}");
+            }
+            assert_ledger(&lake).await;
+        });
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn any_order_any_number_of_deliveries_and_workers() {
-    same_tables(1..11).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn any_order_any_number_of_deliveries_and_workers_with_other_seeds() {
-    same_tables(101..111).await;
+/// Every event as often as a queue delivers it here, with a commit after each round, by four workers.
+fn rounds() -> Schedule {
+    let round = || (0..FILES).rev().map(Step::Deliver).chain([Step::Commit]).map(Move::calm);
+    Schedule { workers: 4, moves: round().chain(round()).chain(round()).collect() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn delivery_after_everything_is_settled_changes_no_table() {
-    let lake = TestLake::new(contracts::ALL);
-    let events = drop_all(&lake);
-    deliver(&lake.lake, &events, Delivery { seed: 5, times: 1, workers: 2, commits: 0 }).await;
-    let tables = lake.tables().await;
-    let raw = crate::support::rows::version(&lake.lake, "raw/sales").await;
-    let ledger = crate::support::rows::version(&lake.lake, "ledger").await;
-    deliver(&lake.another(), &events, Delivery { seed: 6, times: 2, workers: 4, commits: 50 }).await;
-    assert_eq!(tables, lake.tables().await);
-    assert_eq!(crate::support::rows::version(&lake.lake, "raw/sales").await, raw, "not even an empty commit");
-    assert_eq!(crate::support::rows::version(&lake.lake, "ledger").await, ledger, "not even an empty commit");
+    let world = Arc::new(World::on_disk(Settings::default()));
+    let events = drop_all(&world);
+    let lake = follow(&world, &events, &ONCE).await;
+    let settled = tables(&lake).await;
+    let (raw, ledger) = (rows::version(&lake, "raw/sales").await, rows::version(&lake, "ledger").await);
+    let lake = follow(&world, &events, &rounds()).await;
+    assert_eq!(settled, tables(&lake).await);
+    assert_eq!(rows::version(&lake, "raw/sales").await, raw, "not even an empty commit");
+    assert_eq!(rows::version(&lake, "ledger").await, ledger, "not even an empty commit");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_rows_whether_staged_as_arrow_or_adopted_as_parquet() {
-    let settings = alluvium::pipeline::lake::Settings { adopt_bytes: 1, ..Default::default() };
-    let adopting = TestLake::with_settings(contracts::ALL, settings);
+    let adopting = Arc::new(World::on_disk(Settings { adopt_bytes: 1, ..Settings::default() }));
     let events = drop_all(&adopting);
-    deliver(&adopting.lake, &events[..3], Delivery { seed: 3, times: 2, workers: 2, commits: 30 }).await;
-    let plain = TestLake::new(contracts::ALL);
+    let adopted = follow(&adopting, &events[..3], &rounds()).await;
+    let plain = Arc::new(World::on_disk(Settings::default()));
     let events = drop_all(&plain);
-    deliver(&plain.lake, &events[..3], Delivery { seed: 3, times: 1, workers: 1, commits: 0 }).await;
-    assert_eq!(plain.tables().await, adopting.tables().await);
-    assert_ledger(&adopting.lake).await;
+    let staged = follow(&plain, &events[..3], &ONCE).await;
+    assert_eq!(tables(&staged).await, tables(&adopted).await);
+    assert_ledger(&adopted).await;
 }
 
 #[tokio::test]
 async fn nothing_is_left_in_the_staging_area_once_all_is_settled() {
-    let lake = TestLake::new(contracts::ALL);
-    let events = drop_all(&lake);
-    deliver(&lake.lake, &events, Delivery { seed: 9, times: 1, workers: 1, commits: 20 }).await;
+    let world = Arc::new(World::on_disk(Settings::default()));
+    // What a second worker staged of the same file is nobody's, and goes with the old leftovers.
+    let lake = follow(&world, &drop_all(&world), &Schedule { workers: 1, ..rounds() }).await;
     let left: Vec<String> = lake
-        .lake
         .store
         .list("_alluvium/staged")
         .await
@@ -105,21 +232,20 @@ async fn nothing_is_left_in_the_staging_area_once_all_is_settled() {
 
 #[tokio::test]
 async fn landing_files_are_never_moved_changed_or_deleted() {
-    let lake = TestLake::new(contracts::ALL);
-    let events = drop_all(&lake);
-    let before: Vec<Vec<u8>> = events.iter().map(|event| std::fs::read(lake.landed(&event.path)).unwrap()).collect();
-    deliver(&lake.lake, &events, Delivery { seed: 2, times: 1, workers: 1, commits: 20 }).await;
-    let after: Vec<Vec<u8>> = events.iter().map(|event| std::fs::read(lake.landed(&event.path)).unwrap()).collect();
-    assert_eq!(before, after);
-    let reconciled = alluvium::pipeline::reconcile::missing(&lake.lake).await.unwrap();
-    assert_eq!(reconciled, Vec::new(), "every landed file is known");
+    let world = Arc::new(World::on_disk(Settings::default()));
+    let events = drop_all(&world);
+    let content = || events.iter().map(|event| world.landed(&event.path)).collect::<Vec<_>>();
+    let before = content();
+    let lake = follow(&world, &events, &rounds()).await;
+    assert_eq!(before, content());
+    assert_eq!(reconcile::missing(&lake).await.unwrap(), Vec::new(), "every landed file is known");
 }
 
 #[tokio::test]
 async fn reconcile_finds_the_file_that_no_event_announced() {
-    let lake = TestLake::new(contracts::ALL);
-    let events = drop_all(&lake);
-    deliver(&lake.lake, &events[1..], Delivery { seed: 2, times: 1, workers: 1, commits: 0 }).await;
-    let missing = alluvium::pipeline::reconcile::missing(&lake.lake).await.unwrap();
+    let world = Arc::new(World::on_disk(Settings::default()));
+    let events = drop_all(&world);
+    let lake = follow(&world, &events[1..], &ONCE).await;
+    let missing = reconcile::missing(&lake).await.unwrap();
     assert_eq!(missing.iter().map(|version| version.path.as_str()).collect::<Vec<_>>(), ["sales/a.csv"]);
 }

@@ -6,6 +6,7 @@ pub mod faults;
 pub mod program;
 pub mod python;
 pub mod rows;
+pub mod world;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,6 @@ use std::sync::Arc;
 
 use alluvium::catalog::Catalog;
 use alluvium::clock::{Clock as _, ManualClock, SystemClock};
-use alluvium::error::Directive;
 use alluvium::event::FileEvent;
 use alluvium::landing::Landing;
 use alluvium::pipeline::commit::{CommitOptions, CommitReport, commit};
@@ -21,8 +21,6 @@ use alluvium::pipeline::ingest::{Ingested, ingest};
 use alluvium::pipeline::lake::{Lake, Settings};
 use alluvium::store::Store;
 use tempfile::TempDir;
-
-use chance::Chance;
 
 /// The repository's root.
 pub fn root() -> &'static Path {
@@ -190,52 +188,6 @@ pub async fn tables(lake: &Lake) -> BTreeMap<String, Vec<String>> {
     }
     tables.insert("ledger".to_owned(), rows::sorted(lake, "ledger").await);
     tables
-}
-
-/// How events are delivered.
-#[derive(Debug, Clone, Copy)]
-pub struct Delivery {
-    /// Decides about every order.
-    pub seed: u64,
-    /// How often each event is delivered.
-    pub times: usize,
-    /// Workers at once.
-    pub workers: usize,
-    /// Of 100 deliveries, how many are followed by a run of the committer.
-    pub commits: u64,
-}
-
-/// Delivers every event some times in a random order to some workers, with runs of the committer in between, then
-/// commits the rest. A delivery that fails for the moment is delivered again, as a queue does.
-pub async fn deliver(lake: &Lake, events: &[FileEvent], delivery: Delivery) {
-    let mut chance = Chance::new(delivery.seed);
-    let mut queue: Vec<FileEvent> = std::iter::repeat_n(events, delivery.times).flatten().cloned().collect();
-    chance.shuffle(&mut queue);
-    let queue = Arc::new(tokio::sync::Mutex::new(queue));
-    let mut workers = tokio::task::JoinSet::new();
-    for _ in 0..delivery.workers {
-        let (lake, queue, mut chance) = (lake.clone(), Arc::clone(&queue), Chance::new(chance.next()));
-        workers.spawn(async move {
-            loop {
-                let Some(event) = queue.lock().await.pop() else { return };
-                match ingest(&lake, &event).await {
-                    Ok(_) => {}
-                    Err(error) if error.kind().directive() == Directive::Retry => {
-                        queue.lock().await.insert(0, event);
-                        tokio::task::yield_now().await;
-                    }
-                    Err(error) => panic!("{event:?}: {}", error.describe()),
-                }
-                if chance.below(100) < delivery.commits {
-                    commit_once(&lake).await;
-                }
-            }
-        });
-    }
-    while let Some(done) = workers.join_next().await {
-        done.unwrap();
-    }
-    settle(lake).await;
 }
 
 /// Asserts the row arithmetic of every ledger row, and that each file version has one terminal row for each table.
