@@ -15,12 +15,14 @@ use tokio::sync::{Mutex, mpsc};
 use super::context::{Context, declared};
 use super::exit::Exit;
 use super::output;
+use crate::catalog::Claim;
 use crate::error::{Directive, Error, Result};
 use crate::event::FileEvent;
 use crate::pipeline::commit::{CommitOptions, CommitReport, commit};
 use crate::pipeline::ingest::ingest;
 use crate::pipeline::lake::Lake;
 use crate::render::Output;
+use crate::schema::Contract;
 use account::Account;
 
 /// Copied files that wait for a worker at most: enough to never let one wait, few enough to stay in the file cache.
@@ -44,7 +46,7 @@ pub struct IngestArgs {
     /// Files or folders. What lies outside the landing zone is copied into it
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Copy to where this table looks for its files; without it, to a folder named as PATH's own
+    /// Copy to where this table looks for its files, and only what it takes; without it, to a folder named as PATH's own
     #[arg(long, value_name = "TABLE")]
     pub table: Option<String>,
     /// How the row arithmetic is printed
@@ -68,24 +70,48 @@ pub struct FileFailure {
 pub async fn run(context: &Context, args: &IngestArgs) -> Result<Exit> {
     let started = Instant::now();
     let lake = context.lake()?;
-    let target = match &args.table {
-        Some(name) => Some(bring::folder_of(&*declared(&lake, name)?)?),
-        None => None,
-    };
+    let target = args.table.as_ref().map(|name| declared(&lake, name)).transpose()?;
+    let folder = target.as_deref().map(bring::folder_of).transpose()?;
     let landing = context.config.landing_folder();
-    let brought = bring::plan(&args.paths, &landing, target.as_deref())?;
+    let mut brought = bring::plan(&args.paths, &landing, folder.as_deref())?;
     for skipped in &brought.skipped {
         output::note(&format!("left out: {} ({})", skipped.display(), bring::NOT_DATA));
     }
     if brought.files.is_empty() {
         return Err(Error::not_found("no file to ingest").remedy("name files, or folders that have some"));
     }
+    // Said before anything is copied: what the table does not take would lie in the landing zone for nothing.
+    let foreign = target.map_or_else(Vec::new, |table| leave_out_foreign(&lake, &table, &mut brought.files));
+    if brought.files.is_empty() {
+        return Ok(Exit::Found);
+    }
+    let begun = lake.clock.now();
     let landed: BTreeSet<String> = brought.files.iter().map(|file| file.landed.clone()).collect();
     let (mut failures, _) = stage_all(&lake, brought.files, lake.settings.threads).await?;
     let reports = commit_until_quiet(&lake, &mut failures).await?;
-    let account = Account::of(&lake, &landed, failures, &reports).await?;
+    let account = Account::of(&lake, &landed, begun, failures, &reports).await?;
     account.print(args.output, started.elapsed())?;
-    Ok(account.exit())
+    Ok(match account.exit() {
+        Exit::Done if !foreign.is_empty() => Exit::Found,
+        exit => exit,
+    })
+}
+
+/// Takes out, and tells, the files that would be copied to where `table` looks and that it does not take.
+fn leave_out_foreign(lake: &Lake, table: &Contract, files: &mut Vec<bring::Bring>) -> Vec<bring::Bring> {
+    let takes = |path: &str| {
+        let claims = lake.catalog.claims(path);
+        claims.iter().any(|(contract, claim)| contract.table == table.table && *claim == Claim::Take)
+    };
+    let (kept, foreign) =
+        std::mem::take(files).into_iter().partition(|file| file.from.is_none() || takes(&file.landed));
+    *files = kept;
+    let pattern = table.files().map_or("", |source| source.path.as_str());
+    for file in &foreign {
+        let (shown, landed) = (file.shown(), &file.landed);
+        output::note(&format!("left out: {shown} ({} takes {pattern}, not {landed}): nothing was copied", table.table));
+    }
+    foreign
 }
 
 /// Copies and stages files with some workers; gives back what could not be staged and how many bytes were read.

@@ -93,12 +93,32 @@ fn ingest_copies_what_lies_elsewhere_and_takes_it_once() {
     let elsewhere = tempfile::tempdir().unwrap();
     let file = elsewhere.path().join("mine.csv");
     std::fs::write(&file, sales(&[(1, 1, "north", "1.00")])).unwrap();
-    for _ in 0..2 {
-        program.ok(&["ingest", file.to_str().unwrap(), "--table", "raw/sales"]);
+    for told in ["1 loaded", "1 already loaded"] {
+        let said = program.ok(&["ingest", file.to_str().unwrap(), "--table", "raw/sales"]);
+        assert!(said.contains(told), "{said}");
     }
     assert!(file.exists());
     assert_eq!(program.value("select count(*) from raw.sales"), "1");
     assert_eq!(program.value("select min(_file) from raw.sales"), "sales/mine.csv");
+}
+
+#[test]
+fn ingest_for_a_table_copies_only_what_the_table_takes() {
+    let home = tempfile::tempdir().unwrap();
+    write_contracts(home.path(), contracts::ALL);
+    let program = Program::new(home.path()).schemas(&home.path().join("schemas"));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let notes = elsewhere.path().join("notes.txt");
+    std::fs::write(&notes, "no sales").unwrap();
+    let done = program.run(&["ingest", notes.to_str().unwrap(), "--table", "raw/sales"]);
+    assert_eq!(done.code, Some(3), "{}", done.text());
+    assert!(done.stderr.contains("raw/sales takes sales/**/*.csv*, not sales/notes.txt"), "{}", done.text());
+    std::fs::write(elsewhere.path().join("mine.csv"), sales(&[(1, 1, "north", "1.00")])).unwrap();
+    let done = program.run(&["ingest", elsewhere.path().to_str().unwrap(), "--table", "raw/sales"]);
+    assert_eq!(done.code, Some(3), "the others are loaded: {}", done.text());
+    assert_eq!(program.value("select count(*) from raw.sales"), "1");
+    let landed: Vec<_> = std::fs::read_dir(home.path().join("landing/sales")).unwrap().flatten().collect();
+    assert_eq!(landed.len(), 1, "{landed:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::FileFailure;
@@ -20,7 +21,9 @@ use crate::render::{Cell, Grid, Output, grouped, human_duration};
 struct Share {
     files: u64,
     counts: Counts,
-    statuses: BTreeMap<&'static str, u64>,
+    /// Records of the files that became of something only now.
+    records_now: u64,
+    statuses: BTreeMap<String, u64>,
 }
 
 /// A file that did not get into a table whole.
@@ -42,24 +45,26 @@ pub struct Account {
 }
 
 impl Account {
-    /// Reads from the ledger what became of the landed files.
+    /// Reads from the ledger what became of the landed files; what was settled before `begun` was so already.
     ///
     /// # Errors
     /// The ledger cannot be read.
     pub async fn of(
         lake: &Lake,
         landed: &BTreeSet<String>,
+        begun: DateTime<Utc>,
         failures: Vec<FileFailure>,
         reports: &[CommitReport],
     ) -> Result<Self> {
         let rows = ledger::rows(lake, None).await?;
         let stopped = reports.last().map(|report| report.failed.clone()).unwrap_or_default();
-        Ok(Self::from_rows(&rows, landed, failures, stopped))
+        Ok(Self::from_rows(&rows, landed, begun, failures, stopped))
     }
 
     fn from_rows(
         rows: &[LedgerRow],
         landed: &BTreeSet<String>,
+        begun: DateTime<Utc>,
         failures: Vec<FileFailure>,
         stopped: Vec<TableFailure>,
     ) -> Self {
@@ -84,7 +89,10 @@ impl Account {
             share.counts.loaded += row.counts.loaded;
             share.counts.quarantined += row.counts.quarantined;
             share.counts.ignored += row.counts.ignored;
-            *share.statuses.entry(row.status.as_str()).or_default() += 1;
+            let is_old = row.settled_at < begun && row.status.is_terminal();
+            share.records_now += if is_old { 0 } else { row.counts.rows_in };
+            let already = if is_old { "already " } else { "" };
+            *share.statuses.entry(format!("{already}{}", row.status.as_str())).or_default() += 1;
             let reason = row.reason.clone().unwrap_or_default();
             match row.status {
                 Status::Refused => {
@@ -162,7 +170,7 @@ impl Account {
     }
 
     fn remarks(&self, took: Duration) -> Vec<String> {
-        let rows: u64 = self.tables.values().map(|share| share.counts.rows_in).sum();
+        let rows: u64 = self.tables.values().map(|share| share.records_now).sum();
         let mut lines =
             vec![format!("{} records in {}", grouped(i64::try_from(rows).unwrap_or(i64::MAX)), human_duration(took))];
         lines.extend(
@@ -182,7 +190,6 @@ mod tests {
     use super::*;
     use crate::manifest::FileVersion;
     use crate::name::BatchId;
-    use chrono::DateTime;
 
     fn row(table: Option<&str>, path: &str, status: Status, counts: (u64, u64, u64, u64)) -> LedgerRow {
         LedgerRow {
@@ -210,7 +217,7 @@ mod tests {
 
     fn account(rows: &[LedgerRow], landed: &[&str]) -> Account {
         let landed = landed.iter().map(|path| (*path).to_owned()).collect();
-        Account::from_rows(rows, &landed, Vec::new(), Vec::new())
+        Account::from_rows(rows, &landed, DateTime::UNIX_EPOCH, Vec::new(), Vec::new())
     }
 
     #[test]
@@ -227,6 +234,17 @@ mod tests {
         let mut text = account.grid().text(None, false);
         text.push_str(&account.remarks(Duration::from_millis(1500)).join("\n"));
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn what_was_settled_before_is_no_news() {
+        let loaded = row(Some("raw/trips"), "a", Status::Loaded, (2, 1, 1, 0));
+        let landed = std::iter::once("a".to_owned()).collect();
+        let later = DateTime::UNIX_EPOCH + chrono::TimeDelta::milliseconds(1);
+        let account = Account::from_rows(&[loaded], &landed, later, Vec::new(), Vec::new());
+        assert!(account.grid().text(None, false).contains("1 already loaded"), "{}", account.grid().text(None, false));
+        assert!(account.remarks(Duration::ZERO)[0].starts_with("0 records in "));
+        assert_eq!(account.exit(), Exit::Done);
     }
 
     #[test]

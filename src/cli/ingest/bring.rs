@@ -241,6 +241,26 @@ mod tests {
         assert!(brought.files.iter().all(|file| file.from.is_none()));
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn links_to_folders_are_not_followed_and_those_to_files_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, other) = (dir.path().join("march"), dir.path().join("other"));
+        for folder in [&source, &other] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join("a.csv"), "a").unwrap();
+        }
+        for (target, name) in [(&source, "circle"), (&other, "elsewhere"), (&other.join("a.csv"), "file.csv")] {
+            std::os::unix::fs::symlink(target, source.join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("nowhere", source.join("broken.csv")).unwrap();
+        let brought = plan(std::slice::from_ref(&source), &dir.path().join("landing"), Some("trips")).unwrap();
+        assert_eq!(landed(&brought), ["trips/a.csv", "trips/file.csv"]);
+        let mut skipped: Vec<_> = brought.skipped.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+        skipped.sort_unstable();
+        assert_eq!(skipped, ["broken.csv", "circle", "elsewhere"]);
+    }
+
     #[test]
     fn two_files_for_one_place_are_refused() {
         let dir = tempfile::tempdir().unwrap();
