@@ -72,7 +72,7 @@ pub(super) fn assert_none(found: &[String], rule: &str) {
 
 #[test]
 fn every_file_says_at_its_top_what_it_is() {
-    let all = sources("src").into_iter().chain(sources("tests"));
+    let all = sources("src").into_iter().chain(sources("tests")).chain(sources("benches"));
     let bare: Vec<String> = all
         .filter(|source| !source.path.ends_with("/tests.rs"))
         .filter(|source| !source.code.first().is_some_and(|line| line.starts_with("//! ")))
