@@ -1,3 +1,5 @@
+mod exact;
+
 use arrow::array::{Array, AsArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array};
 use arrow::util::display::array_value_to_string;
 use proptest::prelude::*;
