@@ -11,7 +11,7 @@
 //! | 3 storage | [`store`] [`landing`] [`queue`] [`table`] | put-if-absent, reading at one version, Delta's log and files |
 //! | 4 pipeline | [`pipeline`] | stage, plan, commit, settle, layers: the exactly-once protocol, one file a step |
 //! | 5 service | [`config`] [`telemetry`] [`app`] [`doctor`] [`http`] | settings, logs, the parts put together, the custom handler |
-//! | 6 edges | [`local`] [`cli`] [`render`] [`generate`] | the local host, the commands, what people read, the demo's data |
+//! | 6 edges | [`local`] [`cli`] [`render`] [`generate`] [`fuzz`] | the local host, the commands, what people read, the demo's data, what no bytes may do |
 //!
 //! To follow one file: [`local`] enqueues it, [`http`] takes the message, [`pipeline::ingest`] stages it,
 //! [`pipeline::commit`] makes it visible, [`pipeline::layers`] carries it on. Why the steps are in that order is said in
@@ -28,6 +28,7 @@ pub mod decode;
 pub mod doctor;
 pub mod error;
 pub mod event;
+pub mod fuzz;
 pub mod generate;
 pub mod http;
 pub mod infer;

@@ -22,7 +22,7 @@ const FLOORS: [&[&str]; 7] = [
     &["store", "landing", "queue", "table"],
     &["pipeline"],
     &["config", "telemetry", "app", "http", "render", "generate"],
-    &["local", "doctor", "cli"],
+    &["local", "doctor", "cli", "fuzz"],
 ];
 
 fn floor(module: &str) -> Option<usize> {
