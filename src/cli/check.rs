@@ -11,18 +11,24 @@ use super::output;
 use crate::catalog::{Diagnostic, check_folder};
 use crate::error::{Error, Result};
 use crate::lineage::check_catalog;
+use crate::pipeline::drift::{Difference, deployment};
 use crate::render::Output;
+use crate::schema::Contract;
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   alluvium check
   alluvium check ./schemas -o json
+  alluvium check ./schemas-next --against-lake     what deploying these contracts would do to the tables
 
-Exit code: 0 nothing is wrong, 3 there are mistakes.")]
+Exit code: 0 nothing is wrong, 3 there are mistakes, or a table of the lake would refuse its contract.")]
 pub struct CheckArgs {
     /// The folder of contracts, or one file in it; the configured folder when not given
     pub path: Option<PathBuf>,
+    /// Also say what the contracts would do to the tables that the lake has
+    #[arg(long)]
+    pub against_lake: bool,
     /// How the mistakes are printed
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
@@ -31,8 +37,8 @@ pub struct CheckArgs {
 /// Runs `check`.
 ///
 /// # Errors
-/// There is no such folder.
-pub fn run(context: &Context, args: &CheckArgs) -> Result<Exit> {
+/// There is no such folder, or (with `--against-lake`) the lake cannot be read.
+pub async fn run(context: &Context, args: &CheckArgs) -> Result<Exit> {
     let path = args.path.clone().unwrap_or_else(|| context.config.schemas.clone());
     if !path.exists() {
         return Err(Error::not_found(format!("there is no {}", path.display()))
@@ -64,11 +70,33 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result<Exit> {
     }
     found.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
     found.dedup();
+    let mut effects = Vec::new();
+    if args.against_lake && !found.iter().any(|one| one.is_error) {
+        let lake = context.existing_lake_under(&folder)?;
+        effects = deployment(&lake).await?;
+        for (contract, differences) in &effects {
+            let refused = differences.iter().filter(|difference| difference.is_refused());
+            found.extend(refused.map(|one| contract.diagnose(&one.at, &*one.message).maybe_help(one.help.clone())));
+        }
+    }
     let mistakes = found.iter().filter(|one| one.is_error).count();
     match args.output {
-        Output::Json => output::json(&found.iter().map(as_json).collect())?,
+        Output::Json => {
+            let effects = effects.iter().flat_map(|(contract, all)| all.iter().map(move |one| (contract, one)));
+            let effects =
+                effects.filter(|(_, one)| !one.is_refused()).map(|(contract, one)| effect_json(contract, one));
+            output::json(&found.iter().map(as_json).chain(effects).collect())?;
+        }
         Output::Table => {
             output::data(&report(&found))?;
+            for (contract, differences) in &effects {
+                for one in differences.iter().filter(|one| !one.is_refused()) {
+                    output::data(&format!("{}: {}\n", contract.table, one.message))?;
+                }
+            }
+            if args.against_lake && mistakes == 0 && effects.is_empty() {
+                output::note("the lake's tables stay as they are");
+            }
             if !unplanned || mistakes > 0 {
                 output::note(&summary(mistakes, found.len() - mistakes, tables));
             }
@@ -95,6 +123,17 @@ fn summary(mistakes: usize, warnings: usize, tables: usize) -> String {
         (_, 0) => some(mistakes, "mistake"),
         _ => format!("{}, {}", some(mistakes, "mistake"), some(warnings, "warning")),
     }
+}
+
+fn effect_json(contract: &Contract, one: &Difference) -> Value {
+    json!({
+        "file": contract.file,
+        "line": contract.positions.nearest(&one.at).line,
+        "column": contract.positions.nearest(&one.at).column,
+        "severity": "effect",
+        "message": one.message,
+        "help": null,
+    })
 }
 
 fn as_json(one: &Diagnostic) -> Value {

@@ -49,6 +49,16 @@ impl Context {
         self.lake()
     }
 
+    /// The lake as it is, under the contracts of another folder.
+    ///
+    /// # Errors
+    /// As [`Self::existing_lake`].
+    pub fn existing_lake_under(&self, schemas: &std::path::Path) -> Result<Lake> {
+        let mut config = self.config.clone();
+        schemas.clone_into(&mut config.schemas);
+        Self { config, clock: Arc::clone(&self.clock) }.existing_lake()
+    }
+
     fn schemas_exist(&self) -> Result<()> {
         if self.config.schemas.is_dir() {
             return Ok(());

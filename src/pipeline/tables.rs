@@ -6,6 +6,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use crate::error::{Error, Result};
 use crate::layout;
+use crate::pipeline::drift;
 use crate::pipeline::lake::Lake;
 use crate::quarantine::quarantine_schema;
 use crate::schema::arrow::ingested_schema;
@@ -50,38 +51,22 @@ async fn create(lake: &Lake, folder: &str, spec: &TableSpec) -> Result<Table> {
 
 /// The stored schema with what the contract (and `add_columns`) adds to it; none when nothing is added.
 ///
-/// Columns that the contract no longer names stay, nullable. A column whose type changed is refused, unless every stored
-/// value keeps its meaning in place (nothing is rewritten here).
+/// Columns that the contract no longer names stay, nullable. Nothing stored is ever rewritten for a contract.
 ///
 /// # Errors
-/// A name that the table has with another type, or another partitioning.
+/// What [`drift::differences`] refuses: a name that the table has with another type or case, another partitioning.
 pub fn evolved(table: &Snapshot, contract: &Contract, add_columns: &[String]) -> Result<Option<SchemaRef>> {
     let stored = &table.schema();
-    if table.partition_by() != contract.partition_by {
-        return Err(Error::invalid(format!(
-            "{}: partitioned by [{}] in the table and by [{}] in the contract",
-            contract.table,
-            table.partition_by().join(", "),
-            contract.partition_by.join(", ")
-        ))
-        .remedy("a table keeps its partitioning: change the contract back, or give it a new table"));
-    }
     let declared = ingested_schema(contract);
+    let found = drift::differences(stored, table.partition_by(), contract, &declared);
+    if let Some(refused) = found.into_iter().find(drift::Difference::is_refused) {
+        return Err(refused.into_error(contract));
+    }
     let mut fields: Vec<Arc<Field>> = Vec::with_capacity(stored.fields().len());
     let mut changed = false;
     for field in stored.fields() {
         let wanted = declared.field_with_name(field.name()).ok();
         match wanted {
-            Some(wanted) if wanted.data_type() != field.data_type() => {
-                return Err(Error::invalid(format!(
-                    "{}: column `{}` is {} in the table and {} in the contract",
-                    contract.table,
-                    field.name(),
-                    field.data_type(),
-                    wanted.data_type()
-                ))
-                .remedy("give the column a new name, or a new table to the contract: stored columns keep their type"));
-            }
             // Only ever relaxed: stored files may hold nulls from before.
             Some(wanted) if wanted.is_nullable() && !field.is_nullable() => {
                 fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));

@@ -288,3 +288,28 @@ fn the_repository_has_what_the_commands_need() {
         assert!(root().join(file).exists(), "{file}");
     }
 }
+
+#[test]
+fn check_against_the_lake_says_what_a_contract_would_do_to_its_table() {
+    let (home, program) = loaded();
+    let before = program.ok(&["history", "raw/sales", "-o", "json"]);
+    let done = program.run(&["check", "--against-lake"]);
+    assert_eq!(done.code, Some(0), "{}", done.text());
+    assert!(done.stderr.contains("stay as they are"), "{}", done.text());
+    let next = home.path().join("next");
+    let all = [("aggregate/sales", contracts::AGGREGATE), ("curated/sales_daily", contracts::CURATED)];
+    all.iter().for_each(|(table, yaml)| schema(&next, table, yaml));
+    let path = next.to_str().unwrap().to_owned();
+    let wider = contracts::RAW.replace("  - { name: note", "  - { name: clerk, type: string }\n  - { name: note");
+    schema(&next, "raw/sales", &wider);
+    let done = program.run(&["check", &path, "--against-lake"]);
+    assert_eq!(done.code, Some(0), "{}", done.text());
+    assert!(done.stdout.contains("raw/sales: column `clerk` is added to the table"), "{}", done.text());
+    schema(&next, "raw/sales", &wider.replace("decimal(10,2)", "decimal(12,2)").replace("name: note", "name: Note"));
+    let done = program.run(&["check", &path, "--against-lake"]);
+    assert_eq!(done.code, Some(3), "{}", done.text());
+    for expected in ["raw/sales.yaml:9:", "column `amount` is Decimal128(10, 2)", "`Note` is `note`", "new name"] {
+        assert!(done.text().contains(expected), "{expected} is not in\n{}", done.text());
+    }
+    assert_eq!(program.ok(&["history", "raw/sales", "-o", "json"]), before);
+}
