@@ -76,7 +76,9 @@ pub fn open_lake(config: &Config, clock: Arc<dyn Clock>) -> Result<Lake> {
     Ok(Lake::new(catalog, store, open_landing(config)?, clock, settings(config)))
 }
 
-fn settings(config: &Config) -> Settings {
+/// Sizes and limits as configured.
+#[must_use]
+pub fn settings(config: &Config) -> Settings {
     let default = Settings::default();
     Settings {
         commit_rows: config.commit_rows,

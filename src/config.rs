@@ -48,7 +48,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("ALLUVIUM_COMMIT_ROWS", "1000000", "staged rows of a table that make a commit due"),
     setting("ALLUVIUM_COMMIT_BYTES", "128MiB", "staged bytes of a table that make a commit due"),
     setting("ALLUVIUM_COMMIT_AGE", "10s", "age of the oldest staged batch that makes a commit due (ms, s, m, h)"),
-    setting("ALLUVIUM_MEMORY", "512MiB", "memory for SQL and for writers"),
+    setting("ALLUVIUM_MEMORY", "512MiB", "memory for SQL, for writers, and for a file that is read"),
     setting("ALLUVIUM_THREADS", "", "threads for CPU-bound work; unset: one a core"),
     setting("ALLUVIUM_FSYNC", "0", "1 makes every write survive a machine that loses power, and slower"),
     setting("ALLUVIUM_LOG", "warn,alluvium=info", "what is logged: a level, or target=level pairs with commas"),
@@ -384,7 +384,11 @@ fn parse_switch(text: &str) -> Result<bool, Expected> {
     }
 }
 
-fn parse_bytes(text: &str) -> Result<u64, Expected> {
+/// Reads a size in bytes: `128MiB`, `500MB` or a number.
+///
+/// # Errors
+/// What was expected instead.
+pub fn parse_bytes(text: &str) -> Result<u64, &'static str> {
     const EXPECTED: Expected = "a size above 0, such as 134217728, 128MiB, 1GiB or 500MB";
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

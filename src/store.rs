@@ -133,6 +133,15 @@ impl Store {
         }
     }
 
+    /// Some of the object's bytes.
+    ///
+    /// # Errors
+    /// Not found, or it has no such range.
+    pub async fn get_range(&self, path: &str, range: std::ops::Range<u64>) -> Result<Bytes> {
+        let path = self.path(path)?;
+        self.inner.get_range(&path, range).await.map_err(|error| Error::from(error).within(path))
+    }
+
     /// The object's bytes, size, times and etag; none when it is not there.
     pub async fn get_with_meta(&self, path: &str) -> Result<Option<(Bytes, ObjectMeta)>> {
         let path = self.path(path)?;

@@ -1,7 +1,9 @@
 //! `alluvium bench`: speed and memory on this machine. Every measured run is a process of its own, in a home of its own.
 
 pub mod child;
+pub mod hostile;
 pub mod measure;
+pub mod memory;
 pub mod report;
 
 use std::fs;
@@ -17,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::generate::Trips;
 use crate::render::Output;
 use child::{ChildArgs, Measured, Work};
+use memory::{MemoryArgs, MemoryChildArgs};
 use report::Report;
 
 /// Files that are staged to compare one worker with two: enough to be steady, few enough to be quick.
@@ -39,9 +42,19 @@ pub enum What {
   alluvium bench files --files 20 --rows 5000 --reps 1 -o json
   alluvium bench files --peer 'python trips_peer.py --engine pyarrow --data {data} --out {out}'")]
     Files(FilesArgs),
+    /// What files of a hostile size take: more bytes, columns, text or window than memory
+    #[command(after_help = "Examples:
+  alluvium bench memory                                  4 GiB of each kind, made while it is read
+  ALLUVIUM_MEMORY=64MiB alluvium bench memory --size 512MiB -o json
+
+Exit code: 0 everything was streamed within ALLUVIUM_MEMORY or refused with a limit that is named, 1 something was not.")]
+    Memory(MemoryArgs),
     /// One measured run
     #[command(hide = true)]
     Child(ChildArgs),
+    /// One measured run of `memory`
+    #[command(hide = true)]
+    MemoryChild(MemoryChildArgs),
 }
 
 /// Arguments of `bench files`.
@@ -78,6 +91,11 @@ pub async fn run(context: &Context, args: &BenchArgs) -> Result<Exit> {
             output::data(&format!("{}\n", serde_json::to_string(&measured).unwrap_or_default()))?;
         }
         What::Files(args) => files(args).await?.print(args.output)?,
+        What::Memory(args) => return memory::run(context, args).await,
+        What::MemoryChild(args) => {
+            let measured = memory::child(context, args).await?;
+            output::data(&format!("{}\n", serde_json::to_string(&measured).unwrap_or_default()))?;
+        }
     }
     Ok(Exit::Done)
 }

@@ -15,28 +15,26 @@ use crate::error::{Error, Result};
 
 const BUFFER: usize = 64 << 10;
 
-/// The greatest zstd window that is accepted, as a power of two: 128 MiB. It bounds what one stream holds in memory.
-const ZSTD_WINDOW_LOG: u32 = 27;
-
 /// Content being read, blocking.
 pub(super) type Content = Box<dyn Read + Send>;
 
 /// The content of `reader` without its gzip or zstd layer. Magic bytes decide; all members and frames are read.
-pub(super) fn decompressed(reader: Content) -> io::Result<Content> {
+/// A zstd stream whose window is greater than 2^`window_log` bytes is refused.
+pub(super) fn decompressed(reader: Content, window_log: u32) -> io::Result<Content> {
     let mut reader = Origin(reader);
     let head = read_head(&mut reader, 4)?;
     let magic = head.clone();
     let source = BufReader::with_capacity(BUFFER, Cursor::new(head).chain(reader));
     if magic.starts_with(&[0x1f, 0x8b]) {
         let inner = flate2::bufread::MultiGzDecoder::new(source);
-        return Ok(Box::new(Guard { inner, codec: Codec::Gzip, given: 0 }));
+        return Ok(Box::new(Guard { inner, codec: Codec::Gzip, window_log, given: 0 }));
     }
     if is_zstd(&magic) {
         let mut inner = zstd::stream::read::Decoder::with_buffer(source)?;
-        inner.window_log_max(ZSTD_WINDOW_LOG)?;
-        return Ok(Box::new(Guard { inner, codec: Codec::Zstd, given: 0 }));
+        inner.window_log_max(window_log)?;
+        return Ok(Box::new(Guard { inner, codec: Codec::Zstd, window_log, given: 0 }));
     }
-    Ok(Box::new(Guard { inner: source, codec: Codec::None, given: 0 }))
+    Ok(Box::new(Guard { inner: source, codec: Codec::None, window_log, given: 0 }))
 }
 
 /// Decompressed content as UTF-8 without a byte order mark, and how offsets in it map to offsets in what came.
@@ -120,6 +118,7 @@ enum Codec {
 struct Guard<R> {
     inner: R,
     codec: Codec,
+    window_log: u32,
     given: u64,
 }
 
@@ -159,11 +158,11 @@ impl<R> Guard<R> {
             );
             (format!("truncated_{codec}"), reason)
         } else if error.to_string().contains("too much memory") {
-            let limit = 1_u64 << ZSTD_WINDOW_LOG;
+            let limit = 1_u64 << self.window_log;
             (
                 "zstd_window".to_owned(),
                 format!(
-                    "the zstd stream asks for a window above the limit of {limit} bytes; compress it without --ultra --long"
+                    "the zstd stream asks for a window above the limit of {limit} bytes; compress it without --ultra --long, or raise ALLUVIUM_MEMORY"
                 ),
             )
         } else {

@@ -185,13 +185,43 @@ pub struct Options {
     pub chunk_bytes: usize,
     /// Longest record in bytes; a longer one refuses the file and names this limit.
     pub record_limit: usize,
+    /// Greatest window that a zstd stream may ask for, as a power of two: what one stream holds in memory.
+    pub zstd_window_log: u32,
     /// Contract columns whose raw text the rules ask for.
     pub raw_columns: Vec<usize>,
 }
 
+impl Options {
+    /// What fits into `memory` bytes: a record is held up to three times while it is read, and a chunk once as text and
+    /// once as columns.
+    #[must_use]
+    pub fn within(memory: u64) -> Self {
+        let default = Self::default();
+        let share = |part: u64, most: usize| usize::try_from(memory / part).unwrap_or(usize::MAX).min(most);
+        let window = share(4, 1 << default.zstd_window_log).max(1).ilog2();
+        Self {
+            chunk_bytes: share(32, default.chunk_bytes).max(LEAST),
+            record_limit: share(8, default.record_limit).max(LEAST),
+            zstd_window_log: window.max(LEAST_WINDOW_LOG),
+            ..default
+        }
+    }
+}
+
+/// Fewer bytes than this are no chunk.
+const LEAST: usize = 64 << 10;
+/// Windows that every writer of zstd may ask for: 8 MiB, as the format recommends.
+const LEAST_WINDOW_LOG: u32 = 23;
+
 impl Default for Options {
     fn default() -> Self {
-        Self { chunk_rows: 16_384, chunk_bytes: 4 << 20, record_limit: 256 << 20, raw_columns: Vec::new() }
+        Self {
+            chunk_rows: 16_384,
+            chunk_bytes: 4 << 20,
+            record_limit: 256 << 20,
+            zstd_window_log: 27,
+            raw_columns: Vec::new(),
+        }
     }
 }
 
@@ -214,7 +244,7 @@ pub(crate) fn json_members(
 
 /// Content without its gzip or zstd layer, for looking at.
 pub(crate) fn plain_content(reader: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>, DecodeError> {
-    Ok(input::decompressed(reader)?)
+    Ok(input::decompressed(reader, Options::default().zstd_window_log)?)
 }
 
 /// A stream of chunks.
@@ -235,7 +265,7 @@ pub fn open(
     reader: Box<dyn Read + Send>,
     options: &Options,
 ) -> Result<Box<dyn Decoder>, DecodeError> {
-    let content = input::decompressed(reader)?;
+    let content = input::decompressed(reader, options.zstd_window_log)?;
     if source.format == Format::Parquet {
         return parquet::open(contract, content, options);
     }

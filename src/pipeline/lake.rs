@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
+use crate::decode::Options;
 use crate::error::Result;
 use crate::landing::Landing;
 use crate::name::BatchId;
@@ -32,6 +33,14 @@ pub struct Settings {
     pub threads: usize,
     /// Unreferenced files in a table's folder younger than this are never deleted; half of it bounds adoption.
     pub orphan_retention: Duration,
+}
+
+impl Settings {
+    /// How files are decoded within the memory that one of the workers may use.
+    #[must_use]
+    pub fn decode_options(&self) -> Options {
+        Options::within(self.memory_bytes)
+    }
 }
 
 impl Default for Settings {

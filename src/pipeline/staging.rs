@@ -3,11 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
+use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use object_store::buffered::BufWriter;
 use serde::de::DeserializeOwned;
 use tokio_util::io::SyncIoBridge;
@@ -20,7 +26,10 @@ use crate::pipeline::lake::Lake;
 use crate::store::{Put, Store};
 
 /// Bytes that are collected before an upload in parts begins.
-const PART_BYTES: usize = 8 << 20;
+const PART_BYTES: usize = 4 << 20;
+
+/// Parts that are uploaded while the next one is written.
+const PARTS_AHEAD: usize = 2;
 
 /// Counts what goes through it, so that a staged file's size is known without asking the store.
 struct Counting<W> {
@@ -50,7 +59,8 @@ pub struct ArrowSink {
 impl ArrowSink {
     /// Opens a new object at `path`. Must be called on a thread that may block, within the runtime `handle`.
     pub fn create(store: &Store, path: String, schema: &SchemaRef, handle: &tokio::runtime::Handle) -> Result<Self> {
-        let upload = BufWriter::with_capacity(store.object_store(), store.path(&path)?, PART_BYTES);
+        let upload = BufWriter::with_capacity(store.object_store(), store.path(&path)?, PART_BYTES)
+            .with_max_concurrency(PARTS_AHEAD);
         let bridge = SyncIoBridge::new_with_handle(upload, handle.clone());
         let writer = StreamWriter::try_new(Counting { inner: bridge, bytes: 0 }, schema)?;
         Ok(Self { path, rows: 0, writer })
@@ -183,27 +193,75 @@ pub fn to_json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|e| Error::internal("a stored object has no JSON form").because(e))
 }
 
-/// The rows of a staged Arrow file. Holds the file's bytes in memory.
-pub async fn read_arrow(lake: &Lake, file: &StagedFile) -> Result<Vec<RecordBatch>> {
-    let Some(bytes) = lake.store.get(&file.path).await? else {
-        return Err(Error::not_found(format!("staged file {} is gone", file.path)));
+/// Bytes of a staged file that are read at a time.
+const READ_BYTES: u64 = 4 << 20;
+
+/// The rows of a staged Arrow file, batch by batch: it may be larger than memory.
+pub fn read_arrow(lake: &Lake, file: &StagedFile) -> BoxStream<'static, Result<RecordBatch>> {
+    let reading = ArrowReading {
+        lake: lake.clone(),
+        file: file.clone(),
+        decoder: StreamDecoder::new(),
+        buffer: Buffer::from(Vec::<u8>::new()),
+        read: 0,
+        rows: 0,
     };
-    let corrupt = |e: arrow::error::ArrowError| Error::corrupt(format!("staged file {}", file.path)).because(e);
-    let decoder = &mut arrow::ipc::reader::StreamDecoder::new();
-    let mut buffer = arrow::buffer::Buffer::from(bytes);
-    let mut batches = Vec::new();
-    while let Some(batch) = decoder.decode(&mut buffer).map_err(corrupt)? {
-        batches.push(batch);
+    futures::stream::try_unfold(reading, |mut reading| async move {
+        Ok(reading.next().await?.map(|batch| (batch, reading)))
+    })
+    .boxed()
+}
+
+struct ArrowReading {
+    lake: Lake,
+    file: StagedFile,
+    decoder: StreamDecoder,
+    buffer: Buffer,
+    read: u64,
+    rows: u64,
+}
+
+impl ArrowReading {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.decoder.decode(&mut self.buffer).map_err(|e| self.corrupt(e))? {
+                self.rows += batch.num_rows() as u64;
+                return Ok(Some(batch));
+            }
+            if self.read == self.file.bytes {
+                break;
+            }
+            let end = (self.read + READ_BYTES).min(self.file.bytes);
+            self.buffer = Buffer::from(self.part(self.read..end).await?);
+            self.read = end;
+        }
+        self.decoder.finish().map_err(|e| self.corrupt(e))?;
+        if self.rows != self.file.rows {
+            let StagedFile { path, rows, .. } = &self.file;
+            return Err(Error::corrupt(format!("staged file {path} has {} rows, its manifest says {rows}", self.rows)));
+        }
+        Ok(None)
     }
-    decoder.finish().map_err(corrupt)?;
-    let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
-    if rows != file.rows {
-        return Err(Error::corrupt(format!(
-            "staged file {} has {rows} rows, its manifest says {}",
-            file.path, file.rows
-        )));
+
+    async fn part(&self, range: Range<u64>) -> Result<Bytes> {
+        let path = &self.file.path;
+        match self.lake.store.get_range(path, range).await {
+            Ok(bytes) => Ok(bytes),
+            // A file that was cut has no such range: that is damage, and no trouble of the store's.
+            Err(error) => match self.lake.store.head(path).await? {
+                None => Err(Error::not_found(format!("staged file {path} is gone"))),
+                Some(meta) if meta.size != self.file.bytes => Err(Error::corrupt(format!(
+                    "staged file {path} has {} bytes, its manifest says {}",
+                    meta.size, self.file.bytes
+                ))),
+                Some(_) => Err(error),
+            },
+        }
     }
-    Ok(batches)
+
+    fn corrupt(&self, error: arrow::error::ArrowError) -> Error {
+        Error::corrupt(format!("staged file {}", self.file.path)).because(error)
+    }
 }
 
 /// Shared handle for code that writes staged files from blocking threads.

@@ -17,6 +17,12 @@ pub fn peak_memory() -> u64 {
     fs::read_to_string("/proc/self/status").ok().and_then(|text| parse_peak(&text)).unwrap_or_default()
 }
 
+/// Memory that this process has resident now, in bytes; 0 where it cannot be told.
+#[must_use]
+pub fn resident_memory() -> u64 {
+    fs::read_to_string("/proc/self/status").ok().and_then(|text| parse_kib(&text, "VmRSS:")).unwrap_or_default()
+}
+
 /// User and system time: the 14th and 15th field; the second may have blanks, so they are counted after its bracket.
 #[expect(clippy::cast_precision_loss, reason = "ticks are few")]
 fn parse_cpu(stat: &str) -> Option<f64> {
@@ -27,7 +33,11 @@ fn parse_cpu(stat: &str) -> Option<f64> {
 }
 
 fn parse_peak(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    parse_kib(status, "VmHWM:")
+}
+
+fn parse_kib(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }

@@ -19,7 +19,7 @@ fn zstd(content: &[u8]) -> Vec<u8> {
 fn read(content: &[u8], label: &str) -> Result<String, String> {
     let reader: Content = Box::new(Cursor::new(content.to_vec()));
     let mut out = Vec::new();
-    let read = decompressed(reader).map_err(super::super::DecodeError::from).and_then(|content| {
+    let read = decompressed(reader, 27).map_err(super::super::DecodeError::from).and_then(|content| {
         let (mut content, _) = text(content, label)?;
         content.read_to_end(&mut out)?;
         Ok(())
@@ -180,4 +180,29 @@ fn offsets_are_those_of_the_landed_content() {
     }
     let marked = decode(&contract("format: csv", IDS), b"\xEF\xBB\xBFid\n1\n2,3\n");
     assert_eq!(marked.chunks[0].rejects[0].byte_offset, Some(8));
+}
+
+#[test]
+fn limits_follow_memory() {
+    let limits = |memory: u64| {
+        let options = Options::within(memory);
+        (options.chunk_bytes, options.record_limit, options.zstd_window_log)
+    };
+    assert_eq!(limits(64 << 20), (2 << 20, 8 << 20, 24));
+    assert_eq!(limits(512 << 20), (4 << 20, 64 << 20, 27));
+    assert_eq!(limits(u64::MAX), (4 << 20, 256 << 20, 27));
+    assert_eq!(limits(1), (64 << 10, 64 << 10, 23));
+    let mut wide = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+    wide.window_log(25).unwrap();
+    wide.write_all(&b"id\n1\n".repeat(6_000_000)).unwrap();
+    let content = wide.finish().unwrap();
+    let contract = contract("format: csv", IDS);
+    let refused = |memory: u64| match decode_with(&contract, &content, 1 << 20, &Options::within(memory)) {
+        Err(DecodeError::Refused(refusal)) => refusal,
+        Err(DecodeError::Read(error)) => panic!("{error}"),
+        Ok(_) => panic!("taken"),
+    };
+    let refusal = refused(64 << 20);
+    assert_eq!(refusal.rule, "zstd_window");
+    assert!(refusal.reason.contains("16777216 bytes"), "{}", refusal.reason);
 }

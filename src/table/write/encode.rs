@@ -31,6 +31,10 @@ const COLLECT_ROWS: usize = 128 << 10;
 /// A row group is closed at about this many encoded bytes: the unit that readers skip and share out.
 const ROW_GROUP_BYTES: u64 = 32 << 20;
 
+/// A file is closed at this many chunks of columns: what is known of them is held until the footer is written, and a wide
+/// table has thousands in each row group.
+const MOST_CHUNKS: usize = 20_000;
+
 /// Encoded bytes of a file, in order.
 pub(super) struct Piece {
     /// The file's path below the table's folder.
@@ -157,7 +161,8 @@ impl Encoder {
         file.floats.look(rows);
         file.writer.write(rows).map_err(failed)?;
         let size = file.handed + buffered(&file) as u64 + file.writer.in_progress_size() as u64;
-        if size >= self.options.target_bytes {
+        let chunks = file.writer.flushed_row_groups().len() * self.file_schema.fields().len();
+        if size >= self.options.target_bytes || chunks >= MOST_CHUNKS {
             pieces.push(self.close(file)?);
             return Ok(());
         }
