@@ -139,6 +139,24 @@ pub struct StagedFile {
     pub stats: Option<String>,
 }
 
+/// What a batch takes out of quarantine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redrive {
+    /// The batch whose records these are.
+    pub of: BatchId,
+    /// Their numbers, ascending; none for a file that was refused whole.
+    pub records: Vec<i64>,
+}
+
+impl Redrive {
+    /// Whether a file that was refused whole is read again.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.records.is_empty()
+    }
+}
+
 /// One staged batch: put if absent, never changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -171,6 +189,9 @@ pub struct Manifest {
     pub files: Vec<StagedFile>,
     /// Staged quarantine rows (Arrow).
     pub rejects: Option<StagedFile>,
+    /// What it takes out of quarantine, when it is a redrive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redrive: Option<Redrive>,
     /// When the batch was first seen.
     pub first_seen: DateTime<Utc>,
     /// When it was staged.
@@ -251,6 +272,9 @@ pub struct PlannedRow {
     pub files: Vec<StagedFile>,
     /// Staged rejects to append to quarantine; none when this row adds none.
     pub rejects: Option<StagedFile>,
+    /// What it takes out of quarantine, when it is a redrive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redrive: Option<Redrive>,
     /// Staged files to delete when settled (rows and rejects in `_alluvium/staged`, never in the table's folder).
     pub sweep: Vec<String>,
     /// Columns to be added to the table.
@@ -259,4 +283,18 @@ pub struct PlannedRow {
     pub attempts: u32,
     /// When the batch was first seen.
     pub first_seen: DateTime<Utc>,
+}
+
+impl PlannedRow {
+    /// The batch that the rows are of: a redrive brings rows of an earlier one.
+    #[must_use]
+    pub fn rows_of(&self) -> &BatchId {
+        self.redrive.as_ref().map_or(&self.batch_id, |redrive| &redrive.of)
+    }
+
+    /// Whether it brings single records of a version whose other records are in the table already.
+    #[must_use]
+    pub fn brings_single_records(&self) -> bool {
+        self.redrive.as_ref().is_some_and(|redrive| !redrive.is_whole())
+    }
 }

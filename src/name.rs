@@ -91,6 +91,14 @@ impl BatchId {
         Self(short_hash(&["file", table_id, path, etag]))
     }
 
+    /// The identity of a redrive: the batch whose refused records are read again, the contract that reads them, and which
+    /// records (none for a file that was refused whole).
+    #[must_use]
+    pub fn of_redrive(table_id: &str, of: &Self, contract_hash: &str, records: &[i64]) -> Self {
+        let records: Vec<String> = records.iter().map(ToString::to_string).collect();
+        Self(short_hash(&["redrive", table_id, &of.0, contract_hash, &records.join(",")]))
+    }
+
     /// The text form.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -15,6 +15,7 @@ pub mod ingest;
 pub mod ledger;
 pub mod output;
 pub mod quarantine;
+pub mod redrive;
 pub mod sql;
 pub mod status;
 pub mod tables;
@@ -160,7 +161,7 @@ impl Cli {
             Command::History(args) => block_on(tables::run_history(&context, args)),
             Command::Ledger(args) => block_on(ledger::run(&context, args)),
             Command::Quarantine(args) => block_on(quarantine::run(&context, args)),
-            Command::Check(args) => check::run(&context, args),
+            Command::Check(args) => block_on(check::run(&context, args)),
             Command::Infer(args) => block_on(infer::run(&context, args)),
             Command::Doctor(args) => block_on(doctor::run(&context, args)),
             Command::Bench(args) => block_on(bench::run(&context, args)),

@@ -1,4 +1,4 @@
-//! `alluvium quarantine`: the refused records, whole, and why.
+//! `alluvium quarantine`: the refused records, whole, and why; and the way back into their table.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use super::context::{Context, declared};
 use super::exit::Exit;
 use super::ledger::path_matcher;
 use super::output;
+use super::redrive::RedriveArgs;
 use super::sql::{Engine, Pins};
 use crate::decode::Reason;
 use crate::error::Result;
@@ -43,6 +44,17 @@ pub enum What {
   alluvium quarantine show raw/trips --file 'trips/bad*' --limit 5 -o json
   alluvium sql 'select file, record, reasons from quarantine.raw.trips'")]
     Show(ShowArgs),
+    /// Reads refused records again under today's contracts: what is good now enters its table, once
+    #[command(after_help = "Examples:
+  alluvium quarantine redrive --dry-run            what would come, over all tables
+  alluvium quarantine redrive raw/trips            bring it
+  alluvium quarantine redrive raw/trips -o json
+
+Rows come with the file, record number and batch that they are of; their quarantine rows are marked resolved. The landed
+file is read again, at the version that the records are of. A file that was refused whole is read whole.
+
+Exit code: 0 done, 1 failed, 3 a dry run found something to bring.")]
+    Redrive(RedriveArgs),
 }
 
 /// Arguments of `quarantine list`.
@@ -110,6 +122,7 @@ pub async fn run(context: &Context, args: &QuarantineArgs) -> Result<Exit> {
                 output::note(&format!("the first {} of {all} records; --limit 0 shows all", found.len()));
             }
         }
+        What::Redrive(args) => return super::redrive::run(&lake, args).await,
     }
     Ok(Exit::Done)
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
-use crate::manifest::{FileVersion, Note, Plan, Status};
+use crate::manifest::{FileVersion, Note, Plan, PlannedRow, Status};
 use crate::name::TableName;
 use crate::pipeline::ingest::{UNCLAIMED, Unclaimed};
 use crate::pipeline::lake::Lake;
@@ -300,13 +300,15 @@ async fn change_of(
     }
     let added = rows::add(lake, contract, snapshot, &schema, plan).await?;
     change.adds = added.files;
-    if contract.write_mode == WriteMode::Overwrite && loads {
+    let brings_version =
+        |row: &&PlannedRow| matches!(row.status, Status::Loaded | Status::Empty) && !row.brings_single_records();
+    if contract.write_mode == WriteMode::Overwrite && plan.rows.iter().any(|row| brings_version(&row)) {
         change.removes = snapshot.files()?.to_vec();
     } else if contract.on_overwrite == OnOverwrite::Replace {
         let replaced: BTreeSet<String> = plan
             .rows
             .iter()
-            .filter(|row| matches!(row.status, Status::Loaded | Status::Empty))
+            .filter(brings_version)
             .map(|row| row.source.path.clone())
             .filter(|path| known.standing(path).next().is_some())
             .collect();

@@ -10,7 +10,7 @@ use crate::layout;
 use crate::manifest::{Counts, FileVersion, Manifest, Status};
 use crate::name::{BatchId, TableName, short_hash};
 use crate::pipeline::lake::Lake;
-use crate::pipeline::reading::{self, Read};
+use crate::pipeline::reading::{self, Read, Scope};
 use crate::pipeline::{ledger, notes, staging, tables};
 use crate::schema::Contract;
 use std::sync::Arc;
@@ -179,43 +179,82 @@ async fn stage(lake: &Lake, contract: &Arc<Contract>, claim: Claim, first: FileV
             version = now;
             continue;
         }
-        let manifest = Manifest {
-            version: 1,
-            table: contract.table.clone(),
-            table_id: table_id.to_owned(),
-            batch_id,
-            generation,
-            source: version.clone(),
-            sha256: read.sha256,
-            contract_hash: contract.hash.clone(),
-            status: read.status,
-            reason: read.reason.clone(),
-            counts: read.counts,
-            add_columns: read.add_columns,
-            files: read.files,
-            rejects: read.rejects,
-            first_seen,
-            staged_at: lake.clock.now(),
-        };
-        staging::put_manifest(lake, &manifest).await?;
-        if manifest.status == Status::Refused {
-            let reason = manifest.reason.as_deref().unwrap_or_default();
-            tracing::warn!(table.name = %contract.table, path = %manifest.source.path, reason, "file refused");
-        }
-        tracing::info!(
-            table.name = %contract.table,
-            path = %manifest.source.path,
-            batch.id = %manifest.batch_id,
-            status = manifest.status.as_str(),
-            rows.in = manifest.counts.rows_in,
-            rows.loaded = manifest.counts.loaded,
-            rows.quarantined = manifest.counts.quarantined,
-            "staged"
-        );
-        return Ok(answer(Action::Staged, Some(read.status), read.counts, read.reason));
+        let (status, counts, reason) = (read.status, read.counts, read.reason.clone());
+        let place = Place { table_id, batch_id, generation, first_seen };
+        put(lake, contract, version.clone(), place, read).await?;
+        return Ok(answer(Action::Staged, Some(status), counts, reason));
     }
     Err(Error::unavailable(format!("{}: the file keeps changing while it is read", version.path))
         .remedy("nothing is lost: it is read again when it rests"))
+}
+
+/// Stages content that lies in no landing zone, such as what a measurement makes up while it is read.
+///
+/// # Errors
+/// Storage that did not answer.
+pub async fn ingest_content(
+    lake: &Lake,
+    contract: &Arc<Contract>,
+    version: FileVersion,
+    content: Box<dyn std::io::Read + Send>,
+) -> Result<(Status, Counts, Option<String>)> {
+    let table = tables::ensure(lake, contract).await?;
+    let snapshot = table.snapshot().await?;
+    let batch_id = BatchId::of_file(snapshot.table_id(), &version.path, &version.etag);
+    let first_seen = lake.clock.now();
+    let scope = Scope { batch_id: batch_id.clone(), records: None, dry_run: false };
+    let read = reading::read_content(lake, contract, &version, scope, content).await?;
+    let told = (read.status, read.counts, read.reason.clone());
+    put(lake, contract, version, Place { table_id: snapshot.table_id(), batch_id, generation: 0, first_seen }, read)
+        .await?;
+    Ok(told)
+}
+
+/// Where a manifest belongs.
+struct Place<'a> {
+    table_id: &'a str,
+    batch_id: BatchId,
+    generation: u32,
+    first_seen: chrono::DateTime<chrono::Utc>,
+}
+
+/// Puts the manifest of what was read.
+async fn put(lake: &Lake, contract: &Contract, source: FileVersion, place: Place<'_>, read: Read) -> Result<()> {
+    let manifest = Manifest {
+        version: 1,
+        table: contract.table.clone(),
+        table_id: place.table_id.to_owned(),
+        batch_id: place.batch_id,
+        generation: place.generation,
+        source,
+        sha256: read.sha256,
+        contract_hash: contract.hash.clone(),
+        status: read.status,
+        reason: read.reason,
+        counts: read.counts,
+        add_columns: read.add_columns,
+        files: read.files,
+        rejects: read.rejects,
+        redrive: None,
+        first_seen: place.first_seen,
+        staged_at: lake.clock.now(),
+    };
+    staging::put_manifest(lake, &manifest).await?;
+    if manifest.status == Status::Refused {
+        let reason = manifest.reason.as_deref().unwrap_or_default();
+        tracing::warn!(table.name = %contract.table, path = %manifest.source.path, reason, "file refused");
+    }
+    tracing::info!(
+        table.name = %contract.table,
+        path = %manifest.source.path,
+        batch.id = %manifest.batch_id,
+        status = manifest.status.as_str(),
+        rows.in = manifest.counts.rows_in,
+        rows.loaded = manifest.counts.loaded,
+        rows.quarantined = manifest.counts.quarantined,
+        "staged"
+    );
+    Ok(())
 }
 
 /// Stages the fact that a version was overtaken by a newer one before it could be read.
@@ -243,6 +282,7 @@ async fn supersede(lake: &Lake, contract: &Contract, version: &FileVersion) -> R
         add_columns: Vec::new(),
         files: Vec::new(),
         rejects: None,
+        redrive: None,
         first_seen: now,
         staged_at: now,
     };

@@ -255,6 +255,24 @@ impl TableLedger {
             .filter(|row| row.status.stands())
     }
 
+    /// Records in quarantine that were not redriven. Of one version of a file the first row that stands says how many were
+    /// refused; what comes later of the same version took records out.
+    #[must_use]
+    pub fn quarantined(&self) -> u64 {
+        let mut waiting: u64 = 0;
+        for path in self.paths.keys() {
+            let mut known = HashSet::new();
+            for row in self.standing(path) {
+                if known.insert(row.source.etag.as_str()) {
+                    waiting += row.counts.quarantined;
+                } else {
+                    waiting = waiting.saturating_sub(row.counts.loaded);
+                }
+            }
+        }
+        waiting
+    }
+
     fn insert(&mut self, row: LedgerRow) {
         if self.is_terminal(&row.batch_id) {
             return;

@@ -10,6 +10,7 @@
 //! ```
 
 pub mod commit;
+pub mod drift;
 pub mod ingest;
 pub mod lake;
 pub mod layers;
@@ -19,7 +20,9 @@ pub mod notes;
 pub mod plan;
 pub mod reading;
 pub mod reconcile;
+pub mod redrive;
 pub mod replace;
+pub mod resolve;
 pub mod rows;
 pub mod settle;
 pub mod sift;

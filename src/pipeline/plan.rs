@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::layout;
-use crate::manifest::{Counts, Manifest, Plan, PlannedRow, StagedFormat, Status};
+use crate::manifest::{Counts, Manifest, Plan, PlannedRow, Redrive, StagedFormat, Status};
+use crate::name::BatchId;
 use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::{LedgerRow, TableLedger};
 use crate::pipeline::sift::Sifted;
-use crate::pipeline::staging;
 use crate::pipeline::versions::{self, Candidate, Decision};
+use crate::pipeline::{redrive, staging};
 use crate::schema::{Contract, WriteMode};
 use crate::store::Put;
 
@@ -28,7 +29,7 @@ pub async fn make(
     sifted: &Sifted,
     known: &TableLedger,
 ) -> Result<Option<Plan>> {
-    let manifests = &sifted.manifests[..sifted.manifests.len().min(MOST_BATCHES)];
+    let manifests = &next_slice(&sifted.manifests);
     let mut rows: Vec<PlannedRow> = sifted.notes.iter().map(|(note, paths)| note_row(note, paths)).collect();
     let mut decisions = decide(lake, contract, manifests, known).await?;
     for (position, manifest) in manifests.iter().enumerate() {
@@ -51,6 +52,19 @@ pub async fn make(
     };
     put(lake, &mut plan).await?;
     Ok(Some(plan))
+}
+
+/// What goes into one plan. Redrives come behind everything else and by themselves, one for each batch whose records they
+/// are: what the first of them brought is out of quarantine before the next one is looked at.
+fn next_slice(sifted: &[Manifest]) -> Vec<Manifest> {
+    let news = sifted.iter().filter(|manifest| manifest.redrive.is_none());
+    let slice: Vec<Manifest> = news.take(MOST_BATCHES).cloned().collect();
+    if !slice.is_empty() {
+        return slice;
+    }
+    let mut taken: BTreeSet<&BatchId> = BTreeSet::new();
+    let redrives = sifted.iter().filter(|manifest| manifest.redrive.as_ref().is_some_and(|it| taken.insert(&it.of)));
+    redrives.take(MOST_BATCHES).cloned().collect()
 }
 
 /// Puts the plan under a number of its own. Taken or not surely written: another number.
@@ -76,12 +90,14 @@ async fn decide(
     known: &TableLedger,
 ) -> Result<BTreeMap<usize, Decision>> {
     let mut by_path: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    let mut decisions = redrive::refused(lake, contract, manifests, known).await?;
     for (position, manifest) in manifests.iter().enumerate() {
-        if matches!(manifest.status, Status::Loaded | Status::Empty) {
+        // Single records belong to a version that was decided about before.
+        let is_version = manifest.redrive.as_ref().is_none_or(Redrive::is_whole) && !decisions.contains_key(&position);
+        if is_version && matches!(manifest.status, Status::Loaded | Status::Empty) {
             by_path.entry(&manifest.source.path).or_default().push(position);
         }
     }
-    let mut decisions = BTreeMap::new();
     for (path, positions) in &by_path {
         let standing: Vec<&LedgerRow> = known.standing(path).collect();
         let versions: BTreeSet<&str> = positions
@@ -139,6 +155,7 @@ fn note_row(note: &crate::manifest::Note, paths: &[String]) -> PlannedRow {
         counts: Counts::default(),
         files: Vec::new(),
         rejects: None,
+        redrive: None,
         sweep: Vec::new(),
         add_columns: Vec::new(),
         attempts: note.attempts,
@@ -162,6 +179,7 @@ fn batch_row(manifest: &Manifest, decision: Decision, notes: Vec<String>) -> Pla
         counts: if gives_rows { manifest.counts } else { Counts::default() },
         files: if gives_rows { manifest.files.clone() } else { Vec::new() },
         rejects: manifest.rejects.clone().filter(|_| gives_rejects),
+        redrive: manifest.redrive.clone(),
         sweep: staged.chain(&manifest.rejects).map(|file| file.path.clone()).collect(),
         add_columns: if gives_rows { manifest.add_columns.clone() } else { Vec::new() },
         attempts: 1,

@@ -1,9 +1,11 @@
 //! Reading one file version: bytes -> decoded, judged, staged. Streams, so that memory does not depend on the file's size.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{AsArray, BooleanArray, Int64Array, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Int64Type, SchemaRef};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
@@ -15,8 +17,9 @@ use crate::name::{BatchId, hex};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::staging::ArrowSink;
 use crate::pipeline::{lineage_columns, tables};
-use crate::quality::Judge;
+use crate::quality::{Judge, Judged};
 use crate::quarantine;
+use crate::schema::lineage::ROW;
 use crate::schema::{Contract, Source, Threshold};
 use crate::table::{Snapshot, Writer, WriterOptions, conform};
 
@@ -37,6 +40,8 @@ pub struct Read {
     pub files: Vec<StagedFile>,
     /// Staged rejects.
     pub rejects: Option<StagedFile>,
+    /// Numbers of the records taken, when only some were wanted.
+    pub records: Vec<i64>,
 }
 
 impl Read {
@@ -55,8 +60,36 @@ impl Read {
             add_columns: Vec::new(),
             files: Vec::new(),
             rejects: None,
+            records: Vec::new(),
         }
     }
+}
+
+/// Which records of a file are wanted, and for whom.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// The batch that the rows are of.
+    pub batch_id: BatchId,
+    /// Numbers of the records that are wanted, if they are good; none for all, bad ones going to quarantine.
+    pub records: Option<Arc<BTreeSet<i64>>>,
+    /// Nothing is staged: only what would come is counted.
+    pub dry_run: bool,
+}
+
+impl Scope {
+    /// The wanted ones among judged records; those that are still refused stay where they are.
+    fn restrict(&self, judged: Judged) -> Result<Judged> {
+        let Some(wanted) = &self.records else { return Ok(judged) };
+        let keep: BooleanArray =
+            row_numbers(&judged.rows)?.iter().map(|row| Some(row.is_some_and(|row| wanted.contains(&row)))).collect();
+        let rows = filter_record_batch(&judged.rows, &keep)?;
+        Ok(Judged { records: rows.num_rows() as u64, rows, rejects: Vec::new(), ignored: 0, ..judged })
+    }
+}
+
+fn row_numbers(rows: &RecordBatch) -> Result<&Int64Array> {
+    let column = rows.column_by_name(ROW).and_then(|column| column.as_primitive_opt::<Int64Type>());
+    column.ok_or_else(|| Error::internal("rows without record numbers"))
 }
 
 /// Reads `version` under `contract` and stages its rows and rejects.
@@ -64,6 +97,43 @@ impl Read {
 /// # Errors
 /// Storage that did not answer. A bad file is `refused`, a changed one `superseded`.
 pub async fn read(lake: &Lake, contract: &Arc<Contract>, version: &FileVersion, table: &Snapshot) -> Result<Read> {
+    let batch_id = BatchId::of_file(table.table_id(), &version.path, &version.etag);
+    read_scoped(lake, contract, version, Scope { batch_id, records: None, dry_run: false }).await
+}
+
+/// The same for some records, or without staging anything.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_scoped(lake: &Lake, contract: &Arc<Contract>, version: &FileVersion, scope: Scope) -> Result<Read> {
+    let read = run(lake, contract, version, scope, None).await?;
+    if read.status != Status::Superseded && !lake.landing.unchanged(version).await? {
+        return Ok(Read::bare(Status::Superseded));
+    }
+    Ok(read)
+}
+
+/// Reads content that lies in no landing zone, such as what a measurement makes up while it is read.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_content(
+    lake: &Lake,
+    contract: &Arc<Contract>,
+    version: &FileVersion,
+    scope: Scope,
+    content: Box<dyn std::io::Read + Send>,
+) -> Result<Read> {
+    run(lake, contract, version, scope, Some(content)).await
+}
+
+async fn run(
+    lake: &Lake,
+    contract: &Arc<Contract>,
+    version: &FileVersion,
+    scope: Scope,
+    content: Option<Box<dyn std::io::Read + Send>>,
+) -> Result<Read> {
     let source =
         contract.files().cloned().ok_or_else(|| Error::internal(format!("{}: not fed by files", contract.table)))?;
     let job = Job {
@@ -71,17 +141,16 @@ pub async fn read(lake: &Lake, contract: &Arc<Contract>, version: &FileVersion, 
         contract: Arc::clone(contract),
         source,
         version: version.clone(),
-        batch_id: BatchId::of_file(table.table_id(), &version.path, &version.etag),
+        scope,
         handle: Handle::current(),
     };
     let path = version.path.clone();
-    let read = tokio::task::spawn_blocking(move || job.run())
-        .await
-        .map_err(|e| Error::internal(format!("{path}: reading stopped")).because(e))??;
-    if read.status != Status::Superseded && !lake.landing.unchanged(version).await? {
-        return Ok(Read::bare(Status::Superseded));
-    }
-    Ok(read)
+    tokio::task::spawn_blocking(move || match content {
+        Some(content) => job.read(content),
+        None => job.read_landed(),
+    })
+    .await
+    .map_err(|e| Error::internal(format!("{path}: reading stopped")).because(e))?
 }
 
 /// Takes the hash of everything that is read through it.
@@ -103,21 +172,24 @@ struct Job {
     contract: Arc<Contract>,
     source: Source,
     version: FileVersion,
-    batch_id: BatchId,
+    scope: Scope,
     handle: Handle,
 }
 
 impl Job {
-    fn run(&self) -> Result<Read> {
-        let reading = match self.lake.landing.open(&self.version) {
-            Ok(reading) => reading,
+    fn read_landed(&self) -> Result<Read> {
+        match self.lake.landing.open(&self.version) {
+            Ok(reading) => self.read(reading.content),
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => {
-                return Ok(Read::bare(Status::Superseded));
+                Ok(Read::bare(Status::Superseded))
             }
-            Err(error) => return Err(error),
-        };
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(&self, content: Box<dyn std::io::Read + Send>) -> Result<Read> {
         let hash = Arc::new(Mutex::new(Sha256::new()));
-        let content = Hashing { inner: reading.content, hash: Arc::clone(&hash) };
+        let content = Hashing { inner: content, hash: Arc::clone(&hash) };
         let shared = SharedReader(Arc::new(Mutex::new(content)));
         let outcome = self.stage_rows(Box::new(shared.clone()));
         match outcome {
@@ -135,16 +207,18 @@ impl Job {
 
     fn stage_rows(&self, content: Box<dyn std::io::Read + Send>) -> Result<Read, DecodeError> {
         let judge = Judge::new(&self.contract)?;
-        let options = Options { raw_columns: judge.raw_columns(), ..Options::default() };
+        let options = Options { raw_columns: judge.raw_columns(), ..self.lake.settings.decode_options() };
         let mut decoder = decode::open(&self.contract, &self.source, content, &options)?;
         let mut rows = RowSink::new(self);
         let mut rejects = RejectSink::new(self);
         let mut counts = Counts::default();
+        let mut records = Vec::new();
         while let Some(chunk) = decoder.next_chunk()? {
             let judged = judge.judge(chunk)?;
             if let Some(refusal) = judged.fail {
                 return Err(refusal.into());
             }
+            let judged = self.scope.restrict(judged)?;
             for (rule, broken) in &judged.warned {
                 tracing::warn!(path = %self.version.path, %rule, records = broken, "rule broken, records kept");
             }
@@ -152,6 +226,9 @@ impl Job {
             counts.ignored += judged.ignored;
             counts.loaded += judged.rows.num_rows() as u64;
             counts.quarantined += judged.rejects.len() as u64;
+            if self.scope.records.is_some() {
+                records.extend(row_numbers(&judged.rows)?.values());
+            }
             rejects.write(&judged.rejects)?;
             rows.write(&judged.rows)?;
         }
@@ -167,6 +244,7 @@ impl Job {
             add_columns: rows.add_columns.clone(),
             files: rows.finish()?,
             rejects: rejects.finish()?,
+            records,
             ..Read::bare(status)
         })
     }
@@ -226,6 +304,7 @@ struct RowSink<'a> {
 
 enum Target {
     None,
+    Nowhere,
     Arrow(Box<ArrowSink>),
     Parquet(Box<Writer>, SchemaRef),
 }
@@ -242,14 +321,16 @@ impl<'a> RowSink<'a> {
         let job = self.job;
         if matches!(self.target, Target::None) {
             self.add_columns = lineage_columns::added(batch, &job.contract);
-            self.target = self.open(batch)?;
+            self.target = if job.scope.dry_run { Target::Nowhere } else { self.open(batch)? };
         }
         match &mut self.target {
             Target::Arrow(sink) => sink.write(batch),
             Target::Parquet(writer, schema) => {
-                let whole = lineage_columns::complete(batch, &job.version.path, &job.batch_id, job.lake.clock.now())?;
+                let whole =
+                    lineage_columns::complete(batch, &job.version.path, &job.scope.batch_id, job.lake.clock.now())?;
                 job.handle.block_on(writer.write(&conform(&whole, schema)?))
             }
+            Target::Nowhere => Ok(()),
             Target::None => Err(Error::internal("rows without a target")),
         }
     }
@@ -258,7 +339,8 @@ impl<'a> RowSink<'a> {
         let job = self.job;
         let lake = &job.lake;
         let table = &job.contract.table;
-        if self.add_columns.is_empty() && tables::stages_parquet(lake, &job.contract, job.version.bytes) {
+        let is_whole = job.scope.records.is_none();
+        if is_whole && self.add_columns.is_empty() && tables::stages_parquet(lake, &job.contract, job.version.bytes) {
             let schema = crate::schema::arrow::ingested_schema(&job.contract);
             let options = WriterOptions {
                 target_bytes: lake.settings.target_file_bytes,
@@ -280,7 +362,7 @@ impl<'a> RowSink<'a> {
 
     fn finish(self) -> Result<Vec<StagedFile>> {
         match self.target {
-            Target::None => Ok(Vec::new()),
+            Target::None | Target::Nowhere => Ok(Vec::new()),
             Target::Arrow(sink) => Ok(vec![sink.finish()?]),
             Target::Parquet(writer, _) => {
                 let folder = layout::table(&self.job.contract.table);
@@ -313,13 +395,18 @@ impl<'a> RejectSink<'a> {
     }
 
     fn write(&mut self, rejects: &[Reject]) -> Result<()> {
-        if rejects.is_empty() {
+        if rejects.is_empty() || self.job.scope.dry_run {
             return Ok(());
         }
         let job = self.job;
         let version = &job.version;
-        let batch =
-            quarantine::to_batch(rejects, &version.path, &version.etag, job.batch_id.as_str(), &job.contract.hash)?;
+        let batch = quarantine::to_batch(
+            rejects,
+            &version.path,
+            &version.etag,
+            job.scope.batch_id.as_str(),
+            &job.contract.hash,
+        )?;
         if self.sink.is_none() {
             let path = layout::staged_rejects(&job.contract.table, &job.lake.clock.fresh());
             self.sink = Some(ArrowSink::create(&job.lake.store, path, &batch.schema(), &job.handle)?);

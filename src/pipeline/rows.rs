@@ -8,7 +8,8 @@ use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use chrono::TimeDelta;
-use futures::TryStreamExt;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Plan, PlannedRow, StagedFile, StagedFormat};
@@ -115,7 +116,9 @@ async fn write_share(
         Writer::new(&lake.store, folder, Arc::clone(&schema), partition_by, options, Arc::clone(&lake.clock));
     for (position, file) in share {
         let row = &plan.rows[position];
-        for batch in staged_rows(&lake, &snapshot, row, &file, plan.made_at).await.map_err(|e| blame(position, e))? {
+        let mut staged =
+            staged_rows(&lake, &snapshot, row, &file, plan.made_at).await.map_err(|e| blame(position, e))?;
+        while let Some(batch) = staged.try_next().await.map_err(|e| blame(position, e))? {
             let ready = conform(&batch, &schema).map_err(|e| Failure::Batch(position, e))?;
             writer.write(&ready).await.map_err(|e| blame(position, e))?;
         }
@@ -138,17 +141,18 @@ pub async fn staged_rows(
     row: &PlannedRow,
     file: &StagedFile,
     at: chrono::DateTime<chrono::Utc>,
-) -> Result<Vec<RecordBatch>> {
+) -> Result<BoxStream<'static, Result<RecordBatch>>> {
     match file.format {
         StagedFormat::Arrow => {
-            let batches = staging::read_arrow(lake, file).await?;
-            batches.iter().map(|batch| lineage_columns::complete(batch, &row.source.path, &row.batch_id, at)).collect()
+            let (path, batch_id) = (row.source.path.clone(), row.rows_of().clone());
+            let complete = move |batch| lineage_columns::complete(&batch, &path, &batch_id, at);
+            Ok(staging::read_arrow(lake, file).map(move |batch| batch.and_then(&complete)).boxed())
         }
         StagedFormat::Parquet => {
             let Some(stored) = as_table_file(snapshot, file, 0) else {
                 return Err(Error::corrupt(format!("staged file {} is not in the table's folder", file.path)));
             };
-            snapshot.read(&stored, None).await?.try_collect().await
+            snapshot.read(&stored, None).await
         }
     }
 }

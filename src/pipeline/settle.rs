@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use futures::TryStreamExt;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
 use crate::manifest::{Plan, StagedFile};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::{self, LedgerRow};
-use crate::pipeline::{APP_ID, sift, staging, tables};
+use crate::pipeline::{APP_ID, resolve, sift, staging, tables};
 use crate::schema::Contract;
 use crate::table::{Change, Outcome, Snapshot, Writer, WriterOptions, conform};
 
@@ -18,7 +20,7 @@ const ATTEMPTS: usize = 50;
 /// Settles a plan that the table's log shows as committed.
 pub async fn settle(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()> {
     let rejects: Vec<&StagedFile> = plan.rows.iter().filter_map(|row| row.rejects.as_ref()).collect();
-    if !rejects.is_empty() {
+    if !rejects.is_empty() || resolve::cured(plan).next().is_some() {
         quarantine(lake, contract, plan, &rejects).await?;
     }
     let now = lake.clock.now();
@@ -28,7 +30,7 @@ pub async fn settle(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()>
     sweep(lake, contract, plan).await
 }
 
-/// Appends the plan's rejects exactly once, before the ledger says that they are kept.
+/// Appends the plan's rejects and marks what it redrove, exactly once, before the ledger says so.
 async fn quarantine(lake: &Lake, contract: &Contract, plan: &Plan, rejects: &[&StagedFile]) -> Result<()> {
     let table = tables::ensure_quarantine(lake, contract).await?;
     let folder = layout::quarantine(&contract.table);
@@ -41,9 +43,11 @@ async fn quarantine(lake: &Lake, contract: &Contract, plan: &Plan, rejects: &[&S
         if adds.is_none() {
             adds = Some(write_rejects(lake, contract, plan, &snapshot, &folder, rejects).await?);
         }
+        let (removes, resolved) = resolve::resolved(lake, &snapshot, plan).await?;
         let change = Change {
             operation: "WRITE".to_owned(),
-            adds: adds.clone().unwrap_or_default(),
+            adds: adds.iter().flatten().chain(&resolved).cloned().collect(),
+            removes,
             txns: vec![(APP_ID.to_owned(), plan.number)],
             ..Change::default()
         };
@@ -78,7 +82,8 @@ async fn write_rejects(
         Arc::clone(&lake.clock),
     );
     for file in rejects {
-        let batches = staging::read_arrow(lake, file).await.map_err(|error| match error.kind() {
+        let mut batches = staging::read_arrow(lake, file);
+        let told = |error: Error| match error.kind() {
             ErrorKind::NotFound => Error::corrupt(format!(
                 "{}: plan {} is committed, but its rejects {} are gone; this table stops, no other does",
                 contract.table, plan.number, file.path
@@ -88,8 +93,8 @@ async fn write_rejects(
                 layout::plan(&plan.table, plan.number)
             )),
             _ => error,
-        })?;
-        for batch in batches {
+        };
+        while let Some(batch) = batches.try_next().await.map_err(told)? {
             writer.write(&conform(&batch, &schema)?).await?;
         }
     }

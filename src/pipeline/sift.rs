@@ -118,7 +118,7 @@ async fn look(lake: &Lake, contract: &Contract, table_id: &str, batch: BatchId, 
     if found.failed.contains(&generation) {
         if manifest.contract_hash != contract.hash {
             staging::put_marker(lake, &layout::marker_gone(&contract.table, &look.batch, generation)).await?;
-            look.restage = Some(manifest.source);
+            look.restage = source_of(manifest);
         }
         return Ok(look);
     }
@@ -126,7 +126,7 @@ async fn look(lake: &Lake, contract: &Contract, table_id: &str, batch: BatchId, 
         if lake.store.head(&file.path).await?.is_none() {
             tracing::warn!(path = %file.path, source = %manifest.source.path, "staged data is gone, staging anew");
             staging::put_marker(lake, &layout::marker_gone(&contract.table, &look.batch, generation)).await?;
-            look.restage = Some(manifest.source);
+            look.restage = source_of(manifest);
             return Ok(look);
         }
     }
@@ -178,7 +178,12 @@ async fn source_to_restage(
     }
     let Some(newest) = found.manifests.iter().max() else { return Ok(None) };
     let path = layout::manifest(&contract.table, batch, *newest);
-    Ok(staging::read_json::<Manifest>(lake, &path).await?.map(|manifest| manifest.source))
+    Ok(staging::read_json::<Manifest>(lake, &path).await?.and_then(source_of))
+}
+
+/// The file version to stage anew; none for a redrive, which a person begins again.
+fn source_of(manifest: Manifest) -> Option<FileVersion> {
+    manifest.redrive.is_none().then_some(manifest.source)
 }
 
 /// All names of a batch in the manifest folder: markers first, manifests last.

@@ -51,7 +51,7 @@ pub struct TableStatus {
     pub missing: usize,
     /// Files refused whole.
     pub refused: usize,
-    /// Records in quarantine, over the versions that stand or stood.
+    /// Records in quarantine that were not redriven, over the versions that stand or stood.
     pub quarantined: u64,
     /// For a derived table: versions of each source that it has not seen.
     pub behind: BTreeMap<String, i64>,
@@ -166,8 +166,14 @@ async fn settled(lake: &Lake, snapshot: &Snapshot, status: &mut TableStatus) -> 
     let index = ledger::index(lake).await?;
     let Some(known) = index.table(snapshot.table_id()) else { return Ok(()) };
     let mut last_failure = None;
+    status.quarantined = known.quarantined();
     for row in known.batches.values() {
-        status.quarantined += row.counts.quarantined;
+        // A file that was refused whole and stands now was redriven.
+        if row.status == BatchStatus::Refused
+            && known.standing(&row.source.path).any(|other| other.source.etag == row.source.etag)
+        {
+            continue;
+        }
         match row.status {
             BatchStatus::Refused => status.refused += 1,
             BatchStatus::Failed => status.failed += 1,

@@ -4,13 +4,14 @@
 //! were judged `superseded` before, and among equals a new row wins.
 
 use arrow::datatypes::SchemaRef;
+use futures::TryStreamExt;
 
-use crate::manifest::Plan;
+use crate::manifest::{Plan, PlannedRow};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::replace::{self, Newer, Replacement};
 use crate::pipeline::rows::{self, Failure};
 use crate::schema::Contract;
-use crate::schema::lineage::FILE;
+use crate::schema::lineage::{FILE, ROW};
 use crate::table::{Snapshot, conform};
 
 /// What the plan's batches add to the table and take out of it.
@@ -25,8 +26,9 @@ pub async fn apply(
     let mut incoming = Vec::new();
     for (position, row) in plan.rows.iter().enumerate() {
         for file in &row.files {
-            let staged = rows::staged_rows(lake, snapshot, row, file, plan.made_at).await;
-            for batch in staged.map_err(|e| rows::blame(position, e))? {
+            let blame = |error| rows::blame(position, error);
+            let mut staged = rows::staged_rows(lake, snapshot, row, file, plan.made_at).await.map_err(blame)?;
+            while let Some(batch) = staged.try_next().await.map_err(blame)? {
                 incoming.push(conform(&batch, schema).map_err(|e| Failure::Batch(position, e))?);
             }
         }
@@ -34,6 +36,10 @@ pub async fn apply(
     let mut columns = contract.sequence_by.clone();
     if !columns.iter().any(|name| name == FILE) {
         columns.push(FILE.to_owned());
+    }
+    // A record that comes out of quarantine late stands where it would have stood: behind it in its file is newer.
+    if plan.rows.iter().any(PlannedRow::brings_single_records) {
+        columns.push(ROW.to_owned());
     }
     let newer = Newer { columns: &columns };
     Ok(replace::by_key(lake, snapshot, schema, &contract.primary_key, newer, incoming).await?)

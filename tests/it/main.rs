@@ -10,15 +10,19 @@
 )]
 #![allow(unreachable_pub, reason = "a test binary is nobody's dependency")]
 
+mod cases;
 mod command_line;
 mod committers;
 mod crash;
 mod delivery;
 mod demo;
 mod flights;
+mod fuzz;
 mod late;
 mod local_host;
+mod memory;
 mod readback;
+mod redrive;
 mod support;
 mod tidy;
 mod trouble;
