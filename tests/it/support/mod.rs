@@ -207,7 +207,7 @@ pub async fn assert_ledger(lake: &Lake) {
             assert_eq!(loaded, stored, "{}: rows that the ledger calls loaded", contract.table);
         }
     }
-    let terminal = rows::select(lake, "ledger", &["table", "path", "etag", "status"]).await;
+    let terminal = rows::select(lake, "ledger", &["table", "path", "batch_id", "status"]).await;
     let mut seen = std::collections::BTreeSet::new();
     for row in &terminal {
         let is_note = row[3] == "missing" || row[3] == "failed";

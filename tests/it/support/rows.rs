@@ -66,7 +66,8 @@ pub async fn version(lake: &Lake, folder: &str) -> i64 {
     Table::open(&lake.store, folder).await.unwrap().unwrap().snapshot().await.unwrap().version()
 }
 
-async fn batches(lake: &Lake, folder: &str, columns: Option<&[String]>) -> Vec<RecordBatch> {
+/// All batches of a table, or of some of its columns. No table: none.
+pub async fn batches(lake: &Lake, folder: &str, columns: Option<&[String]>) -> Vec<RecordBatch> {
     // Opened anew: what a test sees must be on the disk.
     let Some(table) = Table::open(&lake.store, folder).await.unwrap() else { return Vec::new() };
     let snapshot = table.snapshot().await.unwrap();
@@ -79,7 +80,12 @@ async fn batches(lake: &Lake, folder: &str, columns: Option<&[String]>) -> Vec<R
 }
 
 fn text(batch: &RecordBatch) -> Vec<Vec<String>> {
-    let options = FormatOptions::default().with_null("null");
+    text_with(batch, "null")
+}
+
+/// Every value of a batch as text.
+pub fn text_with(batch: &RecordBatch, null: &str) -> Vec<Vec<String>> {
+    let options = FormatOptions::default().with_null(null);
     let formatters: Vec<ArrayFormatter<'_>> =
         batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
     (0..batch.num_rows())
