@@ -9,7 +9,7 @@ use crate::catalog::Catalog;
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::{Config, SETTINGS};
 use crate::error::{Error, Result};
-use crate::local::read_functions;
+use crate::local::{Trigger, read_functions};
 use crate::queue;
 
 /// How a check ended.
@@ -146,8 +146,13 @@ fn contracts(config: &Config) -> Vec<Check> {
 fn functions(config: &Config) -> Check {
     match read_functions(&config.root, &|name| config.lookup(name)) {
         Ok((functions, _)) => {
-            let names: Vec<&str> = functions.iter().map(|function| function.name.as_str()).collect();
-            Check::ok("functions", names.join(", "))
+            let shown = functions.iter().map(|function| match &function.trigger {
+                Trigger::Stream { unset, .. } if !unset.is_empty() => {
+                    format!("{} (not run: {} not set)", function.name, unset.join(", "))
+                }
+                _ => function.name.clone(),
+            });
+            Check::ok("functions", shown.collect::<Vec<_>>().join(", "))
         }
         Err(error) => Check::of_error("functions", &error),
     }

@@ -4,6 +4,8 @@
 //! of it. The file's path comes from `subject` (never from `url`, whose encoding differs), percent-decoded once. What
 //! is not ours is skipped with a reason; what cannot be understood is an error of that event alone.
 
+pub mod stream;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};

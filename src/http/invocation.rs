@@ -65,18 +65,24 @@ impl Invocation {
         Ok(Self { data: object("Data")?, metadata: object("Metadata")? })
     }
 
-    /// The message of a queue trigger, the only value of `Data` whatever its name, as its sender wrote it.
+    /// The trigger's value as it came, the only one of `Data` whatever its name.
+    ///
+    /// # Errors
+    /// There is not exactly one value.
+    pub fn value(&self) -> Result<&Value> {
+        let mut values = self.data.values();
+        match (values.next(), values.next()) {
+            (Some(value), None) => Ok(value),
+            _ => Err(Error::invalid(format!("the invocation has {} values in `Data`, expected one", self.data.len()))),
+        }
+    }
+
+    /// The message of a queue trigger as its sender wrote it.
     ///
     /// # Errors
     /// There is not exactly one value, or it cannot be a message.
     pub fn message(&self) -> Result<Vec<u8>> {
-        let mut values = self.data.values();
-        let (Some(value), None) = (values.next(), values.next()) else {
-            return Err(Error::invalid(format!(
-                "the invocation has {} values in `Data`, expected one",
-                self.data.len()
-            )));
-        };
+        let value = self.value()?;
         match value {
             Value::String(text) => Ok(message_of_string(text)),
             Value::Object(_) | Value::Array(_) => Ok(value.to_string().into_bytes()),

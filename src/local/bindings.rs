@@ -46,6 +46,25 @@ pub enum Trigger {
         /// Path below the route prefix.
         route: String,
     },
+    /// Records of a change stream.
+    Stream {
+        /// Name of the binding, the key in `Data`.
+        binding: String,
+        /// Where they come from.
+        source: StreamSource,
+        /// Settings that the binding names and nobody has set. Then the Functions host would call the function broken,
+        /// and its folder is not deployed.
+        unset: Vec<String>,
+    },
+}
+
+/// Where records of a change stream come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamSource {
+    /// A Kafka topic.
+    Kafka,
+    /// An event hub.
+    EventHubs,
 }
 
 /// What `host.json` says, with the host's defaults for what it does not.
@@ -226,6 +245,8 @@ struct FunctionFile {
     bindings: Vec<Map<String, Value>>,
     #[serde(default)]
     disabled: Value,
+    #[serde(default)]
+    retry: Map<String, Value>,
 }
 
 impl FunctionFile {
@@ -264,12 +285,37 @@ impl FunctionFile {
                 monitored: trigger.get("useMonitor") != Some(&Value::Bool(false)),
             },
             Some("httpTrigger") => self.http(name, trigger, host, resolve)?,
+            Some("kafkaTrigger") => self.stream(StreamSource::Kafka, binding, trigger, resolve)?,
+            Some("eventHubTrigger") => self.stream(StreamSource::EventHubs, binding, trigger, resolve)?,
             other => {
                 return Err(Error::invalid(format!("the local host has no trigger of type `{}`", other.unwrap_or("")))
-                    .remedy("it runs queueTrigger, timerTrigger and httpTrigger"));
+                    .remedy("it knows queueTrigger, timerTrigger, httpTrigger, kafkaTrigger and eventHubTrigger"));
             }
         };
         Ok(FunctionBinding { name: name.to_owned(), trigger })
+    }
+
+    /// A batch of a stream must be whole bytes, and must come again until it was taken: the triggers move on otherwise.
+    fn stream(
+        &self,
+        source: StreamSource,
+        binding: String,
+        trigger: &Map<String, Value>,
+        resolve: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Trigger> {
+        let says = |key: &str, value: &str| text(trigger, key).is_some_and(|given| given.eq_ignore_ascii_case(value));
+        if !says("cardinality", "many") || !says("dataType", "binary") {
+            return Err(Error::invalid("a stream's trigger must have `cardinality` many and `dataType` binary"));
+        }
+        if self.retry.get("maxRetryCount") != Some(&Value::from(-1)) {
+            return Err(Error::invalid("a stream's function must have a `retry` with `maxRetryCount` -1")
+                .remedy("its trigger moves on after a failure otherwise, and the batch is lost"));
+        }
+        let mut unset = Vec::new();
+        for template in trigger.values().filter_map(Value::as_str) {
+            unset.extend(names(template)?.into_iter().filter(|name| resolve(name).is_none()).map(str::to_owned));
+        }
+        Ok(Trigger::Stream { binding, source, unset })
     }
 
     /// Forwarding is for functions that have an HTTP trigger and an HTTP output, and nothing else.
@@ -301,22 +347,32 @@ fn text<'a>(binding: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     binding.get(key).and_then(Value::as_str).filter(|value| !value.is_empty())
 }
 
+/// The settings that a value of a binding names as `%NAME%`.
+///
+/// # Errors
+/// A `%` has no partner.
+pub fn names(template: &str) -> Result<Vec<&str>> {
+    let parts: Vec<&str> = template.split('%').collect();
+    if parts.len() % 2 == 0 {
+        return Err(Error::invalid(format!("`{template}` has a single %")));
+    }
+    Ok(parts.into_iter().skip(1).step_by(2).collect())
+}
+
 /// Puts values in place of `%NAME%`.
 fn resolved(template: &str, resolve: &dyn Fn(&str) -> Option<String>) -> Result<String> {
+    names(template)?;
     let mut out = String::new();
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once('%') {
-        let Some((name, behind)) = after.split_once('%') else {
-            return Err(Error::invalid(format!("`{template}` has a single %")));
-        };
-        let value = resolve(name).ok_or_else(|| {
-            Error::invalid(format!("`{template}`: {name} is not set")).remedy(format!("set the variable {name}"))
+    for (at, part) in template.split('%').enumerate() {
+        if at % 2 == 0 {
+            out.push_str(part);
+            continue;
+        }
+        let value = resolve(part).ok_or_else(|| {
+            Error::invalid(format!("`{template}`: {part} is not set")).remedy(format!("set the variable {part}"))
         })?;
-        out.push_str(before);
         out.push_str(&value);
-        rest = behind;
     }
-    out.push_str(rest);
     Ok(out)
 }
 

@@ -156,6 +156,12 @@ impl LocalHost {
                     let path = format!("/{}/{route}", settings.route_prefix.trim_matches('/')).replace("//", "/");
                     routes.push(HttpFunction { methods, path });
                 }
+                Trigger::Stream { unset, .. } if unset.is_empty() => {
+                    tracing::warn!(function, "not run: this host delivers no change streams");
+                }
+                Trigger::Stream { unset, .. } => {
+                    tracing::info!(function, "not run: {} not set", unset.join(", "));
+                }
             }
         }
         host.reconcile_first();

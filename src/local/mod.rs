@@ -26,7 +26,9 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::queue::Queue;
 
-pub use bindings::{FunctionBinding, HostSettings, Trigger, read as read_functions};
+pub use bindings::{
+    FunctionBinding, HostSettings, StreamSource, Trigger, names as setting_names, read as read_functions,
+};
 pub use child::Launch;
 pub use host::{LocalHost, LocalOptions, Port};
 pub use timer::{Schedule, Timer};

@@ -9,6 +9,10 @@ const HOST: &str = r#"{"version": "2.0", "functionTimeout": "00:05:00",
 const QUEUE: &str = r#"{"bindings": [{"type": "queueTrigger", "direction": "in", "name": "msg",
   "queueName": "%AZURE_QUEUE_NAME%-poison", "connection": "LakeQueue"}]}"#;
 
+const STREAM: &str = r#"{"bindings": [{"type": "kafkaTrigger", "direction": "in", "name": "events",
+  "brokerList": "%CDC_BROKERS%", "topic": "%CDC_TOPIC%", "cardinality": "many", "dataType": "binary"}],
+  "retry": {"strategy": "exponentialBackoff", "maxRetryCount": -1, "minimumInterval": "00:00:01", "maximumInterval": "00:05:00"}}"#;
+
 fn root(host: &str, functions: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("host.json"), host).unwrap();
@@ -41,10 +45,12 @@ fn the_shipped_functions_are_those_of_the_handler() {
         match (function.name.as_str(), &function.trigger) {
             ("ingest", Trigger::Queue { queue, binary: false, .. }) => assert_eq!(queue, "landing-events"),
             ("poison", Trigger::Queue { queue, binary: false, .. }) => assert_eq!(queue, "landing-events-poison"),
-            ("commit" | "reconcile", Trigger::Timer { .. }) => {}
+            ("cdc_kafka" | "cdc_eventhubs", Trigger::Stream { .. }) => {}
+            (_, Trigger::Timer { .. }) => {}
             ("status", Trigger::Http { methods, route }) => {
                 assert_eq!((methods.as_slice(), route.as_str()), (["GET".to_owned()].as_slice(), "status"));
             }
+            (_, Trigger::Http { .. }) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -79,6 +85,29 @@ fn disabled_functions_and_folders_without_function_json_are_left_out() {
 }
 
 #[test]
+fn streams_are_read_and_tell_what_is_not_set() {
+    let hub = STREAM.replace("kafkaTrigger", "eventHubTrigger");
+    let (functions, _) = read_with(HOST, &[("hub", &hub), ("kafka", STREAM)]).unwrap();
+    let [hub, kafka] = functions.as_slice() else { panic!("{functions:?}") };
+    assert!(matches!(&hub.trigger, Trigger::Stream { source: StreamSource::EventHubs, .. }));
+    let Trigger::Stream { binding, source: StreamSource::Kafka, unset } = &kafka.trigger else { panic!("{kafka:?}") };
+    assert_eq!((binding.as_str(), unset.join(" ")), ("events", "CDC_BROKERS CDC_TOPIC".to_owned()));
+    let set = root(HOST, &[("kafka", STREAM)]);
+    let (functions, _) = read(set.path(), &|_| Some("set".to_owned())).unwrap();
+    assert!(matches!(&functions[0].trigger, Trigger::Stream { unset, .. } if unset.is_empty()));
+}
+
+#[test]
+fn values_take_the_place_of_names_and_are_not_read_again() {
+    let resolve = |name: &str| Some(if name == "A" { "%B%".to_owned() } else { "b".to_owned() });
+    for (template, expected) in [("", ""), ("x", "x"), ("%A%-%B%", "%B%-b"), ("%B%%B%", "bb")] {
+        assert_eq!(resolved(template, &resolve).unwrap(), expected, "{template}");
+    }
+    assert!(resolved("%A", &resolve).is_err() && resolved("a%b%c%", &resolve).is_err());
+    assert_eq!(names("%A%-x-%B_C%").unwrap(), ["A", "B_C"]);
+}
+
+#[test]
 fn spans_of_time_are_those_of_dotnet() {
     for (text, seconds) in [("00:00:30", 30.0), ("01:02:03", 3723.0), ("1.00:00:00", 86400.0), ("00:00:00.5", 0.5)] {
         assert_eq!(time_span(text), Some(Duration::from_secs_f64(seconds)), "{text}");
@@ -102,7 +131,11 @@ fn what_the_host_would_refuse_is_refused_with_the_file() {
         (HOST, "f", "{\"bindings\": []}".to_owned(), "function.json: 0 triggers, expected exactly one"),
         (HOST, "f", QUEUE.replace("AZURE_QUEUE_NAME", "NOWHERE"), "NOWHERE is not set"),
         (HOST, "f", QUEUE.replace("%AZURE", "AZURE"), "has a single %"),
-        (HOST, "f", QUEUE.replace("queueTrigger", "kafkaTrigger"), "no trigger of type `kafkaTrigger`"),
+        (HOST, "f", QUEUE.replace("queueTrigger", "cosmosDBTrigger"), "no trigger of type `cosmosDBTrigger`"),
+        (HOST, "f", STREAM.replace("many", "one"), "must have `cardinality` many and `dataType` binary"),
+        (HOST, "f", STREAM.replace("binary", "string"), "must have `cardinality` many and `dataType` binary"),
+        (HOST, "f", STREAM.replace("-1", "5"), "must have a `retry` with `maxRetryCount` -1"),
+        (HOST, "f", STREAM.replace("%CDC_TOPIC%", "100%"), "`100%` has a single %"),
         (HOST, "f", QUEUE.replace("queueName", "queue"), "the trigger has no `queueName`"),
         (HOST, "f", timer("* * * * *"), "5 fields, expected 6"),
         (HOST, "f", "[".to_owned(), "function.json"),
