@@ -152,6 +152,18 @@ impl Steps for App {
         pipeline::notes::note_failure(self.lake().await?, event, reason, transient, attempts).await
     }
 
+    async fn give_up(&self, event: &FileEvent, attempts: u32) -> Result<Vec<String>> {
+        pipeline::notes::give_up(self.lake().await?, event, attempts).await
+    }
+
+    async fn note_unreadable(&self, name: &str, bytes: u64, reason: &str, attempts: u32) -> Result<()> {
+        pipeline::notes::note_unreadable(self.lake().await?, name, bytes, reason, attempts).await
+    }
+
+    async fn put_back(&self, message: Vec<u8>, delay: Duration) -> Result<()> {
+        self.queue.send(&self.config.queue_name, message, delay).await.map(drop)
+    }
+
     async fn commit(&self, force: bool) -> Result<Value> {
         let deadline = Some(self.clock.now() + COMMIT_SLICE);
         let options = pipeline::commit::CommitOptions { force, deadline };

@@ -46,6 +46,12 @@ impl ErrorKind {
         }
     }
 
+    /// Whether the cause may pass while nobody changes the input: an outage, a race, a right that somebody gives.
+    #[must_use]
+    pub const fn may_pass(self) -> bool {
+        matches!(self, Self::Conflict | Self::Unavailable | Self::Denied)
+    }
+
     /// The kind as a word for logs and status.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -50,11 +50,40 @@ impl Scope {
     }
 }
 
+/// Where an event says how often it was tried and put back. A name that CloudEvents allows, too.
+const ATTEMPTS: &str = "alluviumattempts";
+
+/// An event as it came, so that it can be sent again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Original(Map<String, Value>);
+
+impl Original {
+    /// How often it was put back so far.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.0.get(ATTEMPTS).and_then(Value::as_u64).and_then(|count| u32::try_from(count).ok()).unwrap_or_default()
+    }
+
+    /// Whether it comes from a listing of the landing zone, which is made again and again.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.0.get("data").and_then(|data| data.get("api")).and_then(Value::as_str) == Some(LISTED)
+    }
+
+    /// The message that sends it again, tried once more.
+    #[must_use]
+    pub fn again(&self) -> Vec<u8> {
+        let mut event = self.0.clone();
+        event.insert(ATTEMPTS.to_owned(), self.attempts().saturating_add(1).into());
+        Value::Object(event).to_string().into_bytes()
+    }
+}
+
 /// What one event of a message is.
 #[derive(Debug)]
 pub enum Item {
     /// A file has landed.
-    File(FileEvent),
+    File(FileEvent, Original),
     /// Nothing to do, and why. The message is done as far as this event goes.
     Skipped {
         /// The event's subject, as it came.
@@ -83,8 +112,8 @@ pub fn parse(message: &[u8], scope: &Scope) -> Result<Vec<Item>> {
     let value: Value = serde_json::from_slice(without_bom(text))
         .map_err(|error| Error::invalid("the message is no JSON").because(error).remedy(REMEDY))?;
     Ok(match value {
-        Value::Array(events) => events.iter().map(|event| item(event, scope)).collect(),
-        event => vec![item(&event, scope)],
+        Value::Array(events) => events.into_iter().map(|event| item(event, scope)).collect(),
+        event => vec![item(event, scope)],
     })
 }
 
@@ -145,17 +174,26 @@ fn from_base64(message: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-fn item(event: &Value, scope: &Scope) -> Item {
+fn item(event: Value, scope: &Scope) -> Item {
     let Value::Object(event) = event else {
         return Item::Broken(Error::invalid("an event is no JSON object").remedy(REMEDY));
     };
-    match understand(event, scope) {
-        Ok(item) => item,
+    match understand(&event, scope) {
+        Ok(Understood::File(file)) => Item::File(file, Original(event)),
+        Ok(Understood::Skipped(reason)) => {
+            let subject = event.get("subject").and_then(Value::as_str).unwrap_or_default().to_owned();
+            Item::Skipped { subject, reason }
+        }
         Err(error) => Item::Broken(error),
     }
 }
 
-fn understand(event: &Map<String, Value>, scope: &Scope) -> Result<Item> {
+enum Understood {
+    File(FileEvent),
+    Skipped(String),
+}
+
+fn understand(event: &Map<String, Value>, scope: &Scope) -> Result<Understood> {
     let text = |name: &str| event.get(name).and_then(Value::as_str);
     let is_cloud_event = event.contains_key("specversion");
     let kind = match is_cloud_event {
@@ -166,7 +204,7 @@ fn understand(event: &Map<String, Value>, scope: &Scope) -> Result<Item> {
         return Err(Error::invalid("an event has neither `eventType` nor `type`").remedy(REMEDY));
     };
     let subject = text("subject").unwrap_or_default();
-    let skipped = |reason: String| Ok(Item::Skipped { subject: subject.to_owned(), reason });
+    let skipped = |reason: String| Ok(Understood::Skipped(reason));
     if kind != CREATED && kind != RENAMED {
         return skipped(format!("an event of type {kind} brings no file"));
     }
@@ -174,7 +212,7 @@ fn understand(event: &Map<String, Value>, scope: &Scope) -> Result<Item> {
     if let Some(account) = &scope.account
         && !is_account(source, account)
     {
-        return skipped(format!("it is about another account than {account}: `{source}`"));
+        return skipped(format!("refused: it is about another account than {account}: `{source}`"));
     }
     let Some((container, encoded)) = subject.strip_prefix(CONTAINERS).and_then(|rest| rest.split_once(BLOBS)) else {
         return Err(Error::invalid(format!(
@@ -183,7 +221,8 @@ fn understand(event: &Map<String, Value>, scope: &Scope) -> Result<Item> {
         .remedy(REMEDY));
     };
     if container != scope.container {
-        return skipped(format!("it is about the container `{container}`, not the landing zone `{}`", scope.container));
+        let landing = &scope.container;
+        return skipped(format!("refused: it is about the container `{container}`, not the landing zone `{landing}`"));
     }
     let empty = Map::new();
     let data = event.get("data").and_then(Value::as_object).unwrap_or(&empty);
@@ -195,7 +234,7 @@ fn understand(event: &Map<String, Value>, scope: &Scope) -> Result<Item> {
     if kind == CREATED && bytes == Some(0) && api != LISTED {
         return skipped("the file has no content yet; if it stays so, the next reconcile takes it".to_owned());
     }
-    Ok(Item::File(FileEvent {
+    Ok(Understood::File(FileEvent {
         path: decoded_path(encoded)?,
         etag: data.get("eTag").and_then(Value::as_str).map(bare_etag).filter(|etag| !etag.is_empty()),
         sequencer: data.get("sequencer").and_then(Value::as_str).map(str::to_owned),

@@ -39,7 +39,12 @@ pub fn start(audience: Audience, filter: &str) -> Result<()> {
             tracing::subscriber::set_global_default(subscriber)
         }
     };
-    started.map_err(|error| Error::internal("logging was started twice").because(error))
+    started.map_err(|error| Error::internal("logging was started twice").because(error))?;
+    if audience == Audience::Host {
+        // Standard error is the host's; a panic is a line like any other, with the invocation that it broke off.
+        std::panic::set_hook(Box::new(|panic| tracing::error!(error.kind = "internal", "{panic}")));
+    }
+    Ok(())
 }
 
 /// A subscriber that writes one JSON object a line, event fields and the fields of the current span included.

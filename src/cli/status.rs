@@ -82,6 +82,10 @@ fn remarks(now: &Status) -> Vec<String> {
         let files = grouped(i64::try_from(now.unclaimed).unwrap_or(i64::MAX));
         lines.push(format!("{files} file versions that no contract takes: `alluvium ledger --status ignored`"));
     }
+    if now.unreadable > 0 {
+        let messages = grouped(i64::try_from(now.unreadable).unwrap_or(i64::MAX));
+        lines.push(format!("{messages} messages that name no file: `alluvium ledger --status failed`"));
+    }
     for table in &now.tables {
         if let Some(error) = &table.last_error {
             lines.push(format!("{}: last error: {error}", table.table));
@@ -126,7 +130,7 @@ mod tests {
         };
         let derived = TableStatus { behind: BTreeMap::from([("raw/trips".to_owned(), 1)]), ..table("aggregate/trips") };
         let empty = TableStatus { version: None, rows: None, committed_at: None, ..table("raw/flights") };
-        let now = Status { at: DateTime::UNIX_EPOCH, tables: vec![raw, derived, empty], unclaimed: 4 };
+        let now = Status { at: DateTime::UNIX_EPOCH, tables: vec![raw, derived, empty], unclaimed: 4, unreadable: 1 };
         insta::assert_snapshot!(format!("{}{}", grid(&now).text(None, false), remarks(&now).join("\n")));
     }
 }

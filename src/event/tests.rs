@@ -37,7 +37,7 @@ fn parse_local(message: &[u8]) -> Vec<Item> {
 
 fn only_file(message: &[u8]) -> FileEvent {
     match parse_local(message).as_slice() {
-        [Item::File(file)] => file.clone(),
+        [Item::File(file, _)] => file.clone(),
         other => panic!("expected one file, not {other:?}"),
     }
 }
@@ -73,7 +73,7 @@ fn an_array_is_read_event_by_event() {
         7,
     ]);
     let items = parse_local(message.to_string().as_bytes());
-    assert!(matches!(&items[0], Item::File(file) if file.path == "a.csv"));
+    assert!(matches!(&items[0], Item::File(file, _) if file.path == "a.csv"));
     assert!(matches!(&items[1], Item::Skipped { reason, .. } if reason.contains("BlobDeleted")));
     assert!(
         matches!(&items[2], Item::Broken(error) if error.to_string().starts_with("`nonsense` is no blob's subject"))
@@ -121,7 +121,7 @@ fn apis_decide_whether_there_is_a_file_yet() {
         ("Microsoft.EventGrid.SubscriptionValidationEvent", json!({"validationCode": "1"}), false),
     ] {
         let items = parse_local(event_grid(SUBJECT, kind, data.clone()).to_string().as_bytes());
-        assert_eq!(matches!(items.as_slice(), [Item::File(_)]), is_file, "{kind} {data}");
+        assert_eq!(matches!(items.as_slice(), [Item::File(..)]), is_file, "{kind} {data}");
         assert!(!matches!(items.as_slice(), [Item::Broken(_)]), "{kind} {data}");
     }
 }
@@ -147,7 +147,7 @@ fn foreign_containers_and_accounts_are_skipped() {
     for (account, is_ours) in [("acct", true), ("ACCT", true), ("acc", false), ("other", false)] {
         let scope = Scope { account: Some(account.to_owned()), container: "landing".to_owned() };
         let items = parse(ours.as_bytes(), &scope).unwrap();
-        assert_eq!(matches!(items.as_slice(), [Item::File(_)]), is_ours, "{account}");
+        assert_eq!(matches!(items.as_slice(), [Item::File(..)]), is_ours, "{account}");
     }
 }
 
@@ -192,6 +192,34 @@ fn a_path_that_could_lead_elsewhere_is_refused() {
         assert!(decoded_path(encoded).is_err(), "{encoded}");
         let event = event_grid(&format!("{CONTAINERS}landing{BLOBS}{encoded}"), CREATED, flushed());
         assert!(matches!(parse_local(event.to_string().as_bytes()).as_slice(), [Item::Broken(_)]), "{encoded}");
+    }
+}
+
+#[test]
+fn an_event_is_sent_again_as_it_came_with_its_attempts() {
+    let grid = event_grid(SUBJECT, CREATED, flushed());
+    let cloud = json!({
+        "source": grid["topic"], "subject": SUBJECT, "type": CREATED, "id": "831e1650", "data": flushed(),
+        "specversion": "1.0", "ourextension": "kept",
+    });
+    for event in [grid, cloud] {
+        let mut message = BASE64.encode(event.to_string()).into_bytes();
+        for attempts in 0..3 {
+            let items = parse_local(&message);
+            let [Item::File(file, original)] = items.as_slice() else { panic!("{items:?}") };
+            assert_eq!((file, original.attempts()), (&part_0(), attempts));
+            assert!(!original.is_listed());
+            message = original.again();
+        }
+        let mut expected = event;
+        expected["alluviumattempts"] = json!(3);
+        assert_eq!(serde_json::from_slice::<Value>(&message).unwrap(), expected);
+    }
+    for wrong in [json!("7"), json!(-1), json!(u64::MAX), json!(null)] {
+        let mut event = event_grid(SUBJECT, CREATED, flushed());
+        event["alluviumattempts"] = wrong.clone();
+        let items = parse_local(event.to_string().as_bytes());
+        assert!(matches!(items.as_slice(), [Item::File(_, original)] if original.attempts() == 0), "{wrong}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::response::{IntoResponse, Response};
@@ -11,7 +12,7 @@ use tracing::Instrument as _;
 use super::error::failure;
 use super::invocation::{Answer, Invocation};
 use crate::error::{Directive, Error, Result};
-use crate::event::{self, FileEvent, Item, Scope};
+use crate::event::{self, FileEvent, Item, Original, Scope};
 use crate::manifest::FileVersion;
 use crate::name::short_hash;
 
@@ -24,6 +25,12 @@ pub trait Steps: Send + Sync + 'static {
     async fn ingest(&self, event: &FileEvent) -> Result<Value>;
     /// Keeps the cause of a failed delivery for the ledger.
     async fn note_failure(&self, event: &FileEvent, reason: &str, transient: bool, attempts: u32) -> Result<()>;
+    /// Sees to it that the ledger gets a cause for a file whose every delivery failed; the causes, for people.
+    async fn give_up(&self, event: &FileEvent, attempts: u32) -> Result<Vec<String>>;
+    /// Keeps a message that names no file, under a name of its own, for the ledger.
+    async fn note_unreadable(&self, name: &str, bytes: u64, reason: &str, attempts: u32) -> Result<()>;
+    /// Puts a message back into the landing queue, to be delivered after `delay`.
+    async fn put_back(&self, message: Vec<u8>, delay: Duration) -> Result<()>;
     /// One slice of the committer; what was done. `force` commits what is not due yet.
     async fn commit(&self, force: bool) -> Result<Value>;
     /// Landed versions at rest that neither ledger nor staging knows.
@@ -133,13 +140,26 @@ fn reported(report: &Value) -> Answer {
     Answer { logs: vec![report.to_string()], ..Answer::default() }
 }
 
+/// Deliveries after which the host calls a message poison: host.json's `maxDequeueCount`.
+pub(super) const MOST_DELIVERIES: u32 = 5;
+
+/// An event that a listing of the landing zone brought is put back this often, a quarter of an hour in all: by then the
+/// next listing has brought it again, and during a long outage the queue would only fill with copies.
+const MOST_TIMES_LISTED: u32 = 10;
+
+/// The first delay before an event that met a transient fault is delivered again; each further one is twice as long ...
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+
+/// ... up to this one.
+const LONGEST_DELAY: Duration = Duration::from_secs(600);
+
 /// Every event of a message is worked on, whatever becomes of its neighbours; the message is done when all are.
 async fn ingest(steps: &dyn Steps, invocation: &Invocation) -> Result<Answer> {
     let mut answer = Answer::default();
     let mut failed: Option<Error> = None;
     for item in event::parse(&invocation.message()?, &steps.scope())? {
         let outcome = match item {
-            Item::File(file) => ingest_one(steps, invocation, &file).await,
+            Item::File(file, original) => ingest_one(steps, invocation, &file, &original).await,
             Item::Skipped { subject, reason } => {
                 tracing::info!(subject, "event skipped: {reason}");
                 Ok(json!({ "skipped": subject, "reason": reason }))
@@ -159,18 +179,64 @@ async fn ingest(steps: &dyn Steps, invocation: &Invocation) -> Result<Answer> {
     failed.map_or(Ok(answer), Err)
 }
 
-async fn ingest_one(steps: &dyn Steps, invocation: &Invocation, file: &FileEvent) -> Result<Value> {
+async fn ingest_one(
+    steps: &dyn Steps,
+    invocation: &Invocation,
+    file: &FileEvent,
+    original: &Original,
+) -> Result<Value> {
     let error = match steps.ingest(file).await {
         Ok(report) => return Ok(report),
         Err(error) => error.within(&file.path),
     };
+    let attempts = original.attempts().saturating_add(invocation.dequeue_count().max(1));
+    if error.kind().directive() == Directive::Retry {
+        match put_back(steps, file, original, &error, attempts).await {
+            Ok(report) => return Ok(report),
+            // The message is still the host's, which delivers it again.
+            Err(second) => log_failure(&second.within("the event could not be put back into the queue")),
+        }
+    }
     // The queue keeps no cause, so it is stored before the message is given back.
-    let transient = error.kind().directive() == Directive::Retry;
-    if let Err(second) = steps.note_failure(file, &error.describe(), transient, invocation.dequeue_count().max(1)).await
-    {
+    note(steps, file, &error, attempts).await;
+    Err(error)
+}
+
+/// A fault that passes by itself must not use up the host's few deliveries: the event goes back into the queue, with a
+/// delay and a count of its own, and this message is done. Dying in between leaves both, and both do the same.
+async fn put_back(
+    steps: &dyn Steps,
+    file: &FileEvent,
+    original: &Original,
+    error: &Error,
+    attempts: u32,
+) -> Result<Value> {
+    let times = original.attempts();
+    if original.is_listed() && times >= MOST_TIMES_LISTED {
+        note(steps, file, error, attempts).await;
+        tracing::warn!(attempt = attempts, error.kind = error.kind().as_str(), "left to the next reconcile: {error}");
+        return Ok(json!({ "path": file.path, "left_to": "reconcile", "because": error.to_string() }));
+    }
+    let delay = FIRST_DELAY.saturating_mul(1 << times.min(16)).min(LONGEST_DELAY);
+    steps.put_back(original.again(), delay).await?;
+    tracing::warn!(
+        attempt = attempts,
+        delay_s = delay.as_secs(),
+        error.kind = error.kind().as_str(),
+        "put back into the queue: {error}"
+    );
+    // What does not pass soon, people should read in the status; the store may well be what is away, so never sooner.
+    if attempts >= MOST_DELIVERIES {
+        note(steps, file, error, attempts).await;
+    }
+    Ok(json!({ "path": file.path, "again_in_s": delay.as_secs(), "because": error.to_string() }))
+}
+
+/// Stores the cause of a failure if it can be stored.
+async fn note(steps: &dyn Steps, file: &FileEvent, error: &Error, attempts: u32) {
+    if let Err(second) = steps.note_failure(file, &error.describe(), error.kind().may_pass(), attempts).await {
         tracing::warn!(error.kind = second.kind().as_str(), "the cause of a failure could not be stored: {second}");
     }
-    Err(error)
 }
 
 /// Records what was delivered too often. Nothing is lost by acknowledging it: the file stays in the landing zone.
@@ -180,26 +246,29 @@ async fn poison(steps: &dyn Steps, invocation: &Invocation) -> Result<Answer> {
         Ok(items) => items,
         Err(error) => vec![Item::Broken(error)],
     };
-    let mut recorded = Vec::new();
+    let mut given_up = Vec::new();
     for item in items {
-        let (file, reason) = match item {
-            Item::File(file) => (file, "every delivery of its message failed; earlier notes have the cause".to_owned()),
-            Item::Skipped { .. } => continue,
-            Item::Broken(error) => (nameless(&message), error.describe()),
-        };
-        tracing::error!(error.kind = "poison", "{} is given up: {reason}", file.path);
-        steps.note_failure(&file, &reason, false, invocation.dequeue_count().max(1)).await?;
-        recorded.push(file.path);
+        match item {
+            Item::Skipped { .. } => {}
+            Item::File(file, original) => {
+                let attempts = original.attempts().saturating_add(MOST_DELIVERIES);
+                let causes = steps.give_up(&file, attempts).await?;
+                tracing::error!(error.kind = "poison", "{} is given up: {}", file.path, causes.join("; "));
+                given_up.push(file.path);
+            }
+            Item::Broken(error) => {
+                // By its content, so that it counts once.
+                let text = String::from_utf8_lossy(&message);
+                let name = format!("unreadable-message-{}", short_hash(&[&text]));
+                let shown: String = text.chars().take(4096).collect();
+                tracing::error!(error.kind = "poison", message.raw = shown, "{name} is given up: {error}");
+                let bytes = u64::try_from(message.len()).unwrap_or(u64::MAX);
+                steps.note_unreadable(&name, bytes, &error.describe(), MOST_DELIVERIES).await?;
+                given_up.push(name);
+            }
+        }
     }
-    Ok(reported(&json!({ "given_up": recorded })))
-}
-
-/// What a message that names no file is called in the ledger: by its content, so that it counts once.
-fn nameless(message: &[u8]) -> FileEvent {
-    let text = String::from_utf8_lossy(message);
-    tracing::error!(message.raw = text.chars().take(4096).collect::<String>(), "a message names no file");
-    let path = format!("unreadable-message-{}", short_hash(&[&text]));
-    FileEvent { path, etag: None, sequencer: None, bytes: u64::try_from(message.len()).ok() }
+    Ok(reported(&json!({ "given_up": given_up })))
 }
 
 async fn reconcile(steps: &dyn Steps) -> Result<Answer> {

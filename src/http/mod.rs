@@ -6,6 +6,9 @@
 //! | POST `/ingest` `/commit` `/reconcile` `/poison` `/status` | an invocation in the host's wire format |
 //! | GET `/api/status` | the status as JSON: a forwarded request |
 //!
+//! A message that meets a transient fault goes back into the queue with a count and a delay of its own, so that an outage
+//! uses up none of the host's few deliveries. Failures are never 2xx, and successes never empty.
+//!
 //! The listener is bound before anything else is opened; the lake is opened by the first invocation that needs it.
 
 mod error;

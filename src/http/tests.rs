@@ -1,4 +1,5 @@
 use std::sync::Mutex;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::DateTime;
@@ -7,6 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tracing_subscriber::EnvFilter;
 
 use super::*;
+use crate::error::ErrorKind;
 use crate::event::{FileEvent, Scope};
 use crate::manifest::FileVersion;
 use crate::telemetry::{Captured, json_lines};
@@ -16,6 +18,9 @@ use crate::telemetry::{Captured, json_lines};
 struct Recorder {
     calls: Mutex<Vec<String>>,
     missing: Vec<FileVersion>,
+    /// What was put back, and whether the queue takes it.
+    back: Mutex<Vec<Vec<u8>>>,
+    queue_is_away: bool,
 }
 
 impl Recorder {
@@ -38,6 +43,7 @@ impl Steps for Recorder {
         self.note(format!("ingest {} {}", event.path, event.etag.as_deref().unwrap_or("-")));
         match event.path.as_str() {
             "outage.csv" => Err(Error::unavailable("the store is away")),
+            "denied.csv" => Err(Error::new(ErrorKind::Denied, "no right to read")),
             "bad.csv" => Err(Error::invalid("a fault").remedy("mend it")),
             "panic.csv" => panic!("boom"),
             _ => Ok(json!([{ "path": event.path }])),
@@ -46,6 +52,25 @@ impl Steps for Recorder {
 
     async fn note_failure(&self, event: &FileEvent, reason: &str, transient: bool, attempts: u32) -> Result<()> {
         self.note(format!("note {} transient={transient} attempts={attempts}: {reason}", event.path));
+        Ok(())
+    }
+
+    async fn give_up(&self, event: &FileEvent, attempts: u32) -> Result<Vec<String>> {
+        self.note(format!("give up {} attempts={attempts}", event.path));
+        Ok(vec!["raw/t: a fault".to_owned()])
+    }
+
+    async fn note_unreadable(&self, name: &str, bytes: u64, reason: &str, attempts: u32) -> Result<()> {
+        self.note(format!("unreadable {name} of {bytes} bytes, attempts={attempts}: {reason}"));
+        Ok(())
+    }
+
+    async fn put_back(&self, message: Vec<u8>, delay: Duration) -> Result<()> {
+        if self.queue_is_away {
+            return Err(Error::unavailable("the queue is away"));
+        }
+        self.note(format!("put back in {} s", delay.as_secs()));
+        self.back.lock().unwrap().push(message);
         Ok(())
     }
 
@@ -172,18 +197,75 @@ async fn events_of_one_message_are_independent_and_a_failure_fails_the_message()
         event("good.csv"),
     ]);
     let (status, kind, body) = served.request("POST", "/ingest", queue_invocation(&message, 3)).await;
-    assert_eq!((status, kind.as_str()), (503, "application/json"));
-    assert_eq!(body, r#"{"error":{"kind":"unavailable","message":"outage.csv: the store is away","remedy":null}}"#);
+    assert_eq!((status, kind.as_str()), (500, "application/json"));
+    assert_eq!(body, r#"{"error":{"kind":"invalid","message":"bad.csv: a fault","remedy":"mend it"}}"#);
     assert_eq!(
         served.recorder.calls(),
         [
             "ingest bad.csv 0x8D",
             "note bad.csv transient=false attempts=3: bad.csv: a fault; mend it",
             "ingest outage.csv 0x8D",
-            "note outage.csv transient=true attempts=3: outage.csv: the store is away",
+            "put back in 1 s",
             "ingest good.csv 0x8D",
         ]
     );
+}
+
+/// Delivers an event, and whatever is put back for it, so many times in all.
+async fn delivered_again_and_again(served: &Served, event: Value, times: usize) {
+    let mut message = event;
+    for delivery in 0..times {
+        served.succeed("ingest", queue_invocation(&message, 1)).await;
+        let Some(back) = served.recorder.back.lock().unwrap().pop() else {
+            assert_eq!(delivery + 1, times, "it ended too soon");
+            return;
+        };
+        message = serde_json::from_slice(&back).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_meets_a_transient_fault_is_put_back_at_growing_intervals_and_never_fails() {
+    let served = Served::start(Recorder::default()).await;
+    delivered_again_and_again(&served, event("outage.csv"), 12).await;
+    let calls = served.recorder.calls();
+    let delays: Vec<&str> = calls.iter().filter_map(|call| call.strip_prefix("put back in ")).collect();
+    let expected = ["1 s", "2 s", "4 s", "8 s", "16 s", "32 s", "64 s", "128 s", "256 s", "512 s", "600 s", "600 s"];
+    assert_eq!(delays, expected);
+    let notes: Vec<&String> = calls.iter().filter(|call| call.starts_with("note")).collect();
+    assert_eq!(notes.len(), 8, "from the fifth time on");
+    assert_eq!(notes[0], "note outage.csv transient=true attempts=5: outage.csv: the store is away");
+}
+
+#[tokio::test]
+async fn an_event_of_a_listing_is_left_to_the_next_listing_after_a_while() {
+    let served = Served::start(Recorder::default()).await;
+    let mut listed = event("outage.csv");
+    listed["data"]["api"] = json!(crate::event::LISTED);
+    delivered_again_and_again(&served, listed, 11).await;
+    let calls = served.recorder.calls();
+    assert_eq!(calls.iter().filter(|call| call.starts_with("put back")).count(), 10);
+    assert_eq!(calls.last().unwrap(), "note outage.csv transient=true attempts=11: outage.csv: the store is away");
+}
+
+#[tokio::test]
+async fn when_the_queue_is_away_too_the_message_stays_with_the_host_and_its_cause_is_kept() {
+    let served = Served::start(Recorder { queue_is_away: true, ..Recorder::default() }).await;
+    let (status, kind, body) = served.request("POST", "/ingest", queue_invocation(&event("outage.csv"), 2)).await;
+    assert_eq!((status, kind.as_str()), (503, "application/json"));
+    assert_eq!(body, r#"{"error":{"kind":"unavailable","message":"outage.csv: the store is away","remedy":null}}"#);
+    assert_eq!(
+        served.recorder.calls(),
+        ["ingest outage.csv 0x8D", "note outage.csv transient=true attempts=2: outage.csv: the store is away"]
+    );
+}
+
+#[tokio::test]
+async fn a_missing_right_fails_the_message_but_may_pass() {
+    let served = Served::start(Recorder::default()).await;
+    let (status, ..) = served.request("POST", "/ingest", queue_invocation(&event("denied.csv"), 1)).await;
+    assert_eq!(status, 500);
+    assert_eq!(served.recorder.calls()[1], "note denied.csv transient=true attempts=1: denied.csv: no right to read");
 }
 
 #[tokio::test]
@@ -238,18 +320,20 @@ async fn what_is_no_message_fails_and_never_reaches_a_step() {
 }
 
 #[tokio::test]
-async fn poison_records_files_and_unreadable_messages_once() {
+async fn poison_gives_files_up_and_records_unreadable_messages_by_their_content() {
     let served = Served::start(Recorder::default()).await;
     served.succeed("poison", queue_invocation(&event("trips/a.csv"), 1)).await;
     let unreadable = r#"{"Data":{"msg":"\"b'eyJhIjoxfQ=='\""},"Metadata":{"DequeueCount":"1"}}"#;
     served.succeed("poison", unreadable).await;
     served.succeed("poison", unreadable).await;
+    let mut put_back = event("trips/b.csv");
+    put_back["alluviumattempts"] = json!(4);
+    served.succeed("poison", queue_invocation(&put_back, 1)).await;
     let calls = served.recorder.calls();
-    assert_eq!(
-        calls[0],
-        "note trips/a.csv transient=false attempts=1: every delivery of its message failed; earlier notes have the cause"
-    );
-    assert!(calls[1].starts_with("note unreadable-message-"), "{}", calls[1]);
+    assert_eq!(calls[0], "give up trips/a.csv attempts=5");
+    assert_eq!(calls[3], "give up trips/b.csv attempts=9");
+    assert!(calls[1].starts_with("unreadable unreadable-message-"), "{}", calls[1]);
+    assert!(calls[1].contains(" of 15 bytes, attempts=5: "), "{}", calls[1]);
     assert!(calls[1].contains("neither JSON nor base64"), "{}", calls[1]);
     assert_eq!(calls[1], calls[2]);
 }
@@ -312,4 +396,10 @@ async fn a_chunked_body_of_many_megabytes_is_read() {
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{}", &answer[..200]);
     assert_eq!(served.recorder.calls().len(), 12_000);
+}
+
+#[test]
+fn the_host_gives_a_message_up_when_this_handler_thinks_so() {
+    let host: Value = serde_json::from_str(include_str!("../../host.json")).unwrap();
+    assert_eq!(host["extensions"]["queues"]["maxDequeueCount"], handlers::MOST_DELIVERIES);
 }

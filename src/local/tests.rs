@@ -105,7 +105,7 @@ async fn answer(State(fake): State<Arc<Fake>>, request: Request) -> Response {
     let invocation = Invocation::parse(&body).unwrap();
     let items = invocation.message().ok().and_then(|message| event::parse(&message, &Scope::local()).ok());
     let path = match items.as_deref() {
-        Some([Item::File(file)]) => file.path.clone(),
+        Some([Item::File(file, _)]) => file.path.clone(),
         _ => String::new(),
     };
     let nth = {

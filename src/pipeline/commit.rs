@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
 use crate::manifest::{FileVersion, Note, Plan, PlannedRow, Status};
 use crate::name::TableName;
-use crate::pipeline::ingest::{UNCLAIMED, Unclaimed};
+use crate::pipeline::ingest::Unclaimed;
 use crate::pipeline::lake::Lake;
 use crate::pipeline::layers::{self, Advanced};
 use crate::pipeline::ledger::{self, LedgerRow, TableLedger};
@@ -364,7 +364,7 @@ async fn leave_out(lake: &Lake, contract: &Contract, plan: &Plan, position: usiz
     staging::put_marker(lake, &layout::marker_failed(&contract.table, &row.batch_id, generation)).await
 }
 
-/// Records files that no contract takes, once for each version.
+/// Records files that no contract takes, once for each version, and messages that name no file.
 async fn record_unclaimed(lake: &Lake) -> Result<usize> {
     let objects = lake.store.list(&layout::unclaimed_notes()).await?;
     if objects.is_empty() {
@@ -385,12 +385,12 @@ async fn record_unclaimed(lake: &Lake) -> Result<usize> {
                 batch_id: crate::name::BatchId::of_file("", &unclaimed.source.path, &unclaimed.source.etag),
                 source: unclaimed.source,
                 sha256: None,
-                status: Status::Ignored,
-                reason: Some(UNCLAIMED.to_owned()),
+                status: unclaimed.status,
+                reason: Some(unclaimed.reason),
                 counts: crate::manifest::Counts::default(),
                 contract_hash: None,
                 txn: None,
-                attempts: 1,
+                attempts: unclaimed.attempts.max(1),
                 first_seen: unclaimed.first_seen,
                 settled_at: now,
             });

@@ -116,7 +116,14 @@ async fn unclaimed(lake: &Lake, version: FileVersion) -> Result<Ingested> {
     let name = short_hash(&["unclaimed", &version.path, &version.etag]);
     let path = format!("{}/{name}.json", layout::unclaimed_notes());
     if lake.store.head(&path).await?.is_none() {
-        let found = Unclaimed { version: 1, source: version, first_seen: lake.clock.now() };
+        let found = Unclaimed {
+            version: 1,
+            source: version,
+            status: Status::Ignored,
+            reason: UNCLAIMED.to_owned(),
+            attempts: 1,
+            first_seen: lake.clock.now(),
+        };
         // Somebody else's note says the same.
         lake.store.put_if_absent(&path, staging::to_json(&found)?).await?;
     }
@@ -126,16 +133,36 @@ async fn unclaimed(lake: &Lake, version: FileVersion) -> Result<Ingested> {
 /// Why a file has no table.
 pub const UNCLAIMED: &str = "no contract takes this file";
 
-/// A file version that no contract takes, until the ledger has it.
+/// A file version that no contract takes, or a message that names no file, until the ledger has it.
 #[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unclaimed {
     /// Format version, 1.
     pub version: u32,
-    /// The file version.
+    /// The file version, or the name that was given to the message.
     pub source: FileVersion,
+    /// `ignored` for a file, `failed` for a message.
+    #[serde(default = "Unclaimed::ignored")]
+    pub status: Status,
+    /// Why.
+    #[serde(default = "Unclaimed::by_nobody")]
+    pub reason: String,
+    /// How often delivery was tried, as far as is known.
+    #[serde(default)]
+    pub attempts: u32,
     /// When it was first seen.
     pub first_seen: chrono::DateTime<chrono::Utc>,
+}
+
+/// What was written before there were messages among them.
+impl Unclaimed {
+    const fn ignored() -> Status {
+        Status::Ignored
+    }
+
+    fn by_nobody() -> String {
+        UNCLAIMED.to_owned()
+    }
 }
 
 async fn stage(lake: &Lake, contract: &Arc<Contract>, claim: Claim, first: FileVersion) -> Result<Ingested> {

@@ -292,6 +292,7 @@ pub struct Index {
     txns: BTreeMap<String, i64>,
     tables: HashMap<String, TableLedger>,
     unclaimed: HashMap<String, HashSet<String>>,
+    unreadable: u64,
 }
 
 impl Index {
@@ -316,7 +317,13 @@ impl Index {
     /// How many file versions no contract takes.
     #[must_use]
     pub fn unclaimed_count(&self) -> u64 {
-        self.unclaimed.values().map(|etags| etags.len() as u64).sum()
+        self.unclaimed.values().map(|etags| etags.len() as u64).sum::<u64>() - self.unreadable
+    }
+
+    /// How many messages named no file.
+    #[must_use]
+    pub const fn unreadable_count(&self) -> u64 {
+        self.unreadable
     }
 
     async fn read(&mut self, snapshot: &Snapshot) -> Result<()> {
@@ -341,6 +348,7 @@ impl Index {
             match row.table_id.clone() {
                 Some(id) => self.tables.entry(id).or_default().insert(row),
                 None => {
+                    self.unreadable += u64::from(row.status == Status::Failed);
                     self.unclaimed.entry(row.source.path).or_default().insert(row.source.etag);
                 }
             }

@@ -10,7 +10,7 @@ use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::{LedgerRow, TableLedger};
 use crate::pipeline::sift::Sifted;
 use crate::pipeline::versions::{self, Candidate, Decision};
-use crate::pipeline::{redrive, staging};
+use crate::pipeline::{notes, redrive, staging};
 use crate::schema::{Contract, WriteMode};
 use crate::store::Put;
 
@@ -151,7 +151,7 @@ fn note_row(note: &crate::manifest::Note, paths: &[String]) -> PlannedRow {
         sha256: None,
         contract_hash: note.contract_hash.clone(),
         status: note.status,
-        reason: Some(note.reason.clone()),
+        reason: Some(notes::ledger_reason(note)),
         counts: Counts::default(),
         files: Vec::new(),
         rejects: None,

@@ -6,23 +6,39 @@ use futures::StreamExt;
 
 use crate::error::Result;
 use crate::layout;
-use crate::manifest::FileVersion;
+use crate::manifest::{FileVersion, Status};
 use crate::name::{BatchId, TableName};
 use crate::pipeline::ingest::Unclaimed;
 use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::Index;
-use crate::pipeline::{ledger, staging};
+use crate::pipeline::{ledger, notes, staging};
 
-/// Landed file versions that some table takes (or that nobody took note of) and that are neither settled nor staged.
+/// Landed file versions that some table takes (or that nobody took note of) and that are neither settled nor staged. What
+/// failed is among them when its last recorded cause may have passed, or its contract has changed since.
 pub async fn missing(lake: &Lake) -> Result<Vec<FileVersion>> {
     let index = ledger::index(lake).await?;
     let mut tables: BTreeMap<TableName, Known> = BTreeMap::new();
     for contract in lake.catalog.tables().iter().filter(|contract| contract.files().is_some()) {
         let Some(table) = lake.table(&layout::table(&contract.table)).await? else { continue };
         let table_id = table.snapshot().await?.table_id().to_owned();
-        let staged = staging::list(lake, &contract.table).await?;
-        let live = staged.into_iter().filter(|(_, found)| found.current().is_some()).map(|(batch, _)| batch).collect();
-        tables.insert(contract.table.clone(), Known { table_id, live });
+        let ledger = index.table(&table_id);
+        let mut known = Known { live: BTreeSet::new(), resting: BTreeSet::new(), table_id };
+        let rows = ledger.into_iter().flat_map(|ledger| &ledger.batches);
+        known.resting.extend(rows.filter(|(_, row)| notes::rests(row, contract)).map(|(batch, _)| batch.clone()));
+        for (batch, found) in staging::list(lake, &contract.table).await? {
+            if found.current().is_some() {
+                known.live.insert(batch);
+            } else if let Some(note) = staging::newest_note(lake, &found.notes).await? {
+                // It is newer than the ledger's row.
+                let stays = note.status == Status::Failed && !note.transient && note.contract_hash == contract.hash;
+                if stays {
+                    known.resting.insert(batch)
+                } else {
+                    known.resting.remove(&batch)
+                };
+            }
+        }
+        tables.insert(contract.table.clone(), known);
     }
     let noted = noted(lake).await?;
     let mut missing = Vec::new();
@@ -55,13 +71,18 @@ pub async fn missing(lake: &Lake) -> Result<Vec<FileVersion>> {
 
 struct Known {
     table_id: String,
+    /// Staged.
     live: BTreeSet<BatchId>,
+    /// Failed, and would fail again.
+    resting: BTreeSet<BatchId>,
 }
 
 impl Known {
     fn knows(&self, index: &Index, version: &FileVersion) -> bool {
         let batch = BatchId::of_file(&self.table_id, &version.path, &version.etag);
-        self.live.contains(&batch) || index.table(&self.table_id).is_some_and(|ledger| ledger.is_terminal(&batch))
+        self.live.contains(&batch)
+            || self.resting.contains(&batch)
+            || index.table(&self.table_id).is_some_and(|ledger| ledger.is_terminal(&batch))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::manifest::{FileVersion, Manifest, Note, Status};
 use crate::name::BatchId;
 use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::TableLedger;
+use crate::pipeline::notes;
 use crate::pipeline::staging::{self, StagedBatch};
 use crate::schema::Contract;
 
@@ -143,15 +144,8 @@ async fn take(lake: &Lake, look: Look, known: &TableLedger, sifted: &mut Sifted)
         sifted.manifests.push(manifest);
         return Ok(());
     }
-    let mut newest: Option<Note> = None;
-    for path in &look.notes {
-        let Some(note) = staging::read_json::<Note>(lake, path).await? else { continue };
-        if newest.as_ref().is_none_or(|other| other.at < note.at) {
-            newest = Some(note);
-        }
-    }
-    let Some(note) = newest else { return Ok(()) };
-    if known.batches.get(&look.batch).is_some_and(|last| last.status == note.status) {
+    let Some(note) = staging::newest_note(lake, &look.notes).await? else { return Ok(()) };
+    if known.batches.get(&look.batch).is_some_and(|last| notes::says_the_same(last, &note)) {
         return lake.store.delete(&look.notes).await;
     }
     sifted.notes.push((note, look.notes));

@@ -188,6 +188,18 @@ pub async fn read_json<T: DeserializeOwned>(lake: &Lake, path: &str) -> Result<O
     Ok(Some(parsed))
 }
 
+/// The newest of some notes; those that are gone count for nothing.
+pub async fn newest_note(lake: &Lake, paths: &[String]) -> Result<Option<Note>> {
+    let mut newest: Option<Note> = None;
+    for path in paths {
+        let Some(note) = read_json::<Note>(lake, path).await? else { continue };
+        if newest.as_ref().is_none_or(|other| other.at < note.at) {
+            newest = Some(note);
+        }
+    }
+    Ok(newest)
+}
+
 /// The JSON form of a stored object.
 pub fn to_json<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|e| Error::internal("a stored object has no JSON form").because(e))

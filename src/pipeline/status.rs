@@ -24,6 +24,8 @@ pub struct Status {
     pub tables: Vec<TableStatus>,
     /// Files that no contract takes.
     pub unclaimed: u64,
+    /// Messages that named no file.
+    pub unreadable: u64,
 }
 
 /// The state of one table.
@@ -71,11 +73,14 @@ pub async fn status(lake: &Lake) -> Result<Status> {
     for contract in lake.catalog.tables() {
         states.push(table_status(lake, contract, &snapshots).await?);
     }
-    let unclaimed = match lake.table(layout::LEDGER).await? {
-        Some(_) => ledger::index(lake).await?.unclaimed_count(),
-        None => 0,
+    let (unclaimed, unreadable) = match lake.table(layout::LEDGER).await? {
+        Some(_) => {
+            let index = ledger::index(lake).await?;
+            (index.unclaimed_count(), index.unreadable_count())
+        }
+        None => (0, 0),
     };
-    Ok(Status { at: lake.clock.now(), tables: states, unclaimed })
+    Ok(Status { at: lake.clock.now(), tables: states, unclaimed, unreadable })
 }
 
 async fn table_status(
