@@ -14,7 +14,7 @@ use arrow::datatypes::Int64Type;
 
 use crate::cast::{ColumnCaster, Scalar};
 use crate::decode::{self, Chunk, DecodeError, Options, Raw, value_text};
-use crate::event::{self, Item, Scope};
+use crate::event::{self, Item, Scope, stream};
 use crate::http::Invocation;
 use crate::quality::Judge;
 use crate::schema::lineage::ROW;
@@ -298,6 +298,10 @@ pub fn contract(bytes: &[u8]) -> Finding {
 pub fn invocation(bytes: &[u8]) -> Finding {
     let Ok(invocation) = Invocation::parse(bytes) else { return Ok(()) };
     let _ = invocation.dequeue_count();
+    if let Ok(value) = invocation.value() {
+        let _ = stream::kafka(value, &invocation.metadata);
+        let _ = stream::event_hubs(value, &invocation.metadata);
+    }
     invocation.message().map_or(Ok(()), |message| events(&message))
 }
 
@@ -305,7 +309,7 @@ pub fn invocation(bytes: &[u8]) -> Finding {
 pub fn events(bytes: &[u8]) -> Finding {
     let Ok(items) = event::parse(bytes, &Scope::local()) else { return Ok(()) };
     for item in items {
-        if let Item::File(file) = item
+        if let Item::File(file, _) = item
             && (file.path.split('/').any(|part| matches!(part, "" | "." | "..")) || file.path.contains('\0'))
         {
             return Err(format!("a path that leads elsewhere: {:?}", file.path));

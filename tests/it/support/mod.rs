@@ -3,6 +3,7 @@
 pub mod chance;
 pub mod contracts;
 pub mod faults;
+pub mod functions_host;
 pub mod program;
 pub mod python;
 pub mod rows;
