@@ -353,7 +353,7 @@ fn text<'a>(binding: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
 /// A `%` has no partner.
 pub fn names(template: &str) -> Result<Vec<&str>> {
     let parts: Vec<&str> = template.split('%').collect();
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return Err(Error::invalid(format!("`{template}` has a single %")));
     }
     Ok(parts.into_iter().skip(1).step_by(2).collect())
@@ -364,7 +364,7 @@ fn resolved(template: &str, resolve: &dyn Fn(&str) -> Option<String>) -> Result<
     names(template)?;
     let mut out = String::new();
     for (at, part) in template.split('%').enumerate() {
-        if at % 2 == 0 {
+        if at.is_multiple_of(2) {
             out.push_str(part);
             continue;
         }
