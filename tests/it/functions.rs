@@ -100,7 +100,7 @@ async fn a_thousand_files_arrive_exactly_once_though_the_host_kills_the_handler(
     options.timeouts = (1..=8).map(|kill| kill * 160).collect();
     let queue = options.queue.clone();
     land(home.path(), &queue, 0..1000).await;
-    let host = FunctionsHost::start(options).await;
+    let host = FunctionsHost::start(options);
     host.drained(&QUEUES).await;
     assert!(host.kills() >= 7, "the handler was killed {} times only", host.kills());
     // One run of each timer's function: what a kill left between two steps, and what no event told.
@@ -130,7 +130,7 @@ async fn settled(host: &FunctionsHost, program: &Program, files: i64) {
 async fn the_host_forwards_requests_and_reads_the_log_of_a_failure() {
     let (home, options) = home();
     let queue = options.queue.clone();
-    let host = FunctionsHost::start(options).await;
+    let host = FunctionsHost::start(options);
     let (status, body) = host.get("/api/status?x=1").await;
     assert_eq!(status, 200, "{body}");
     let body: Value = serde_json::from_str(&body).unwrap();

@@ -106,8 +106,8 @@ enum Trigger {
 }
 
 impl FunctionsHost {
-    /// Starts the handler and all triggers.
-    pub async fn start(options: Options) -> Self {
+    /// Starts the handler and all triggers, within a runtime.
+    pub fn start(options: Options) -> Self {
         let host = read_json(&options.root.join("host.json"));
         let (report, address) = watch::channel(None);
         let (kill, killed) = mpsc::channel(1);
