@@ -24,7 +24,7 @@ fn sorted(message: &[u8]) -> (Vec<FileEvent>, usize, usize) {
     let (mut files, mut skipped, mut broken) = (Vec::new(), 0, 0);
     for item in parse(message, &Scope::local()).unwrap() {
         match item {
-            Item::File(file) => files.push(file),
+            Item::File(file, _) => files.push(file),
             Item::Skipped { .. } => skipped += 1,
             Item::Broken(_) => broken += 1,
         }
