@@ -20,6 +20,7 @@ pub struct Catalog {
     tables: Vec<Arc<Contract>>,
     warnings: Vec<Diagnostic>,
     paths: Paths,
+    topics: Topics,
 }
 
 /// What a table does with a landed file.
@@ -29,6 +30,37 @@ pub enum Claim {
     Take,
     /// It declares the file ignored (a glob of `source.ignore` matches).
     Ignore,
+}
+
+// All topics of all tables of change events, matched at once.
+#[derive(Debug, Clone, Default)]
+struct Topics {
+    globs: GlobSet,
+    // For each pattern, the table (by its place in `tables`).
+    owners: Vec<usize>,
+}
+
+impl Topics {
+    fn of(tables: &[Arc<Contract>]) -> Self {
+        let mut builder = GlobSetBuilder::new();
+        let mut owners = Vec::new();
+        for (index, contract) in tables.iter().enumerate() {
+            for pattern in contract.events().iter().flat_map(|source| &source.topics) {
+                // The reader of the contract took nothing but names with `*`.
+                if let Ok(compiled) = glob::compile_topic(pattern) {
+                    builder.add(compiled);
+                    owners.push(index);
+                }
+            }
+        }
+        match builder.build() {
+            Ok(globs) => Self { globs, owners },
+            Err(error) => {
+                tracing::error!(%error, "the topics of the contracts do not fit together: no record will be taken");
+                Self::default()
+            }
+        }
+    }
 }
 
 // All globs of all tables, matched at once.
@@ -46,7 +78,9 @@ impl Paths {
         for (index, contract) in tables.iter().enumerate() {
             let Some(source) = contract.files() else { continue };
             let ignored = source.ignore.iter().map(|pattern| (pattern, Claim::Ignore));
-            for (pattern, claim) in std::iter::once((&source.path, Claim::Take)).chain(ignored) {
+            // Change data may come from topics alone.
+            let taken = std::iter::once((&source.path, Claim::Take)).filter(|(path, _)| !path.is_empty());
+            for (pattern, claim) in taken.chain(ignored) {
                 // The reader of the contract compiled every glob before.
                 if let Ok(compiled) = glob::compile(pattern) {
                     builder.add(compiled);
@@ -100,8 +134,8 @@ impl Catalog {
             return Err(found);
         }
         let tables: Vec<Arc<Contract>> = ordered.into_iter().map(Arc::new).collect();
-        let paths = Paths::of(&tables);
-        Ok(Self { tables, warnings: found, paths })
+        let (paths, topics) = (Paths::of(&tables), Topics::of(&tables));
+        Ok(Self { tables, warnings: found, paths, topics })
     }
 
     /// What is no mistake but worth knowing.
@@ -131,6 +165,16 @@ impl Catalog {
         claims.sort_by_key(|(table, claim)| (*table, *claim == Claim::Take));
         claims.dedup_by_key(|(table, _)| *table);
         claims.into_iter().map(|(table, claim)| (Arc::clone(&self.tables[table]), claim)).collect()
+    }
+
+    /// The tables that take the records of a topic, in the order of [`Catalog::tables`].
+    #[must_use]
+    pub fn topic_claims(&self, topic: &str) -> Vec<Arc<Contract>> {
+        let mut tables: Vec<usize> =
+            self.topics.globs.matches(topic).into_iter().map(|glob| self.topics.owners[glob]).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        tables.into_iter().map(|table| Arc::clone(&self.tables[table])).collect()
     }
 
     /// The tables derived directly from `name`.

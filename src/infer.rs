@@ -30,12 +30,8 @@ const RECORDS: usize = 10_000;
 /// [`crate::error::ErrorKind::Invalid`] when the file has no records to learn from or cannot be read in its format.
 pub fn infer(reader: Box<dyn Read + Send>, file_name: &str, table: &TableName) -> Result<String> {
     let sample = Sample::take(reader, file_name).map_err(|error| plain(error, file_name))?;
-    let source = Source {
-        path: path_for(table, sample.format, file_name),
-        format: sample.format,
-        ignore: Vec::new(),
-        csv: sample.dialect.clone(),
-    };
+    let path = path_for(table, sample.format, file_name);
+    let source = Source { csv: sample.dialect.clone(), ..Source::new(path, sample.format) };
     let learned = seen::learn(&sample, table, &source).map_err(|error| plain(error, file_name))?;
     if learned.records == 0 {
         return Err(Error::invalid(format!("{file_name}: no records to learn from")).remedy("give a file with data"));
@@ -154,6 +150,7 @@ fn path_for(table: &TableName, format: Format, file_name: &str) -> String {
         Format::Json => ".json",
         Format::Ndjson => ".ndjson",
         Format::Parquet => ".parquet",
+        Format::Debezium => ".ndjson",
     });
     format!("{}/**/*{extension}*", table.table())
 }

@@ -109,6 +109,18 @@ impl Counts {
             self.rows_in, self.loaded, self.quarantined, self.ignored
         )))
     }
+
+    /// The arithmetic of a table that keeps every change event: all are loaded; `quarantined` and `ignored` count those that
+    /// reach no other table.
+    pub fn all_kept(&self, what: impl std::fmt::Display) -> Result<()> {
+        if self.rows_in == self.loaded && self.quarantined + self.ignored <= self.loaded {
+            return Ok(());
+        }
+        Err(Error::internal(format!(
+            "{what}: {} events in, {} kept, of which {} quarantined and {} ignored",
+            self.rows_in, self.loaded, self.quarantined, self.ignored
+        )))
+    }
 }
 
 /// How a staged file is stored.

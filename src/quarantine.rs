@@ -1,5 +1,7 @@
 //! Quarantine tables of files: each refused record whole, with where it came from and every rule that it breaks.
 
+pub mod events;
+
 use std::sync::Arc;
 
 use arrow::array::{

@@ -314,7 +314,12 @@ fn the_shipped_contracts_load_without_a_warning() {
     let catalog = check_folder(&folder).unwrap_or_else(|found| panic!("{}", shown(&found)));
     assert_eq!(shown(catalog.warnings()), "");
     let tables: Vec<String> = catalog.tables().iter().map(|contract| contract.table.to_string()).collect();
-    assert_eq!(tables, ["raw/trips", "aggregate/trips", "curated/trips_daily", "raw/flights"]);
+    assert_eq!(tables, ["raw/trips", "aggregate/trips", "bronze/shop", "curated/trips_daily", "raw/flights"]);
+    let shop = catalog.get(&"bronze/shop".parse().expect("a name")).expect("shipped");
+    assert_eq!(shop.partition_by, ["table", "_ingest_date"]);
+    for (topic, is_taken) in [("lake.public.orders", true), ("__debezium-heartbeat.lake", true), ("other.public.x", false)] {
+        assert_eq!(!catalog.topic_claims(topic).is_empty(), is_taken, "{topic}");
+    }
     let flights = catalog.get(&"raw/flights".parse().expect("a name")).expect("shipped");
     assert_eq!(flights.columns.len(), 19);
     assert_eq!(flights.files().expect("files").csv.null_values, ["", "NA"]);
@@ -336,7 +341,7 @@ fn the_reference_is_about_these_contracts() {
             (format!("schemas/{name}.yaml"), block.to_owned())
         })
         .collect();
-    assert_eq!(contracts.len(), 2);
+    assert_eq!(contracts.len(), 3);
     let catalog = Catalog::from_sources(contracts).unwrap_or_else(|found| panic!("{}", shown(&found)));
     assert_eq!(shown(catalog.warnings()), "");
 

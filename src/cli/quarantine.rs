@@ -95,9 +95,7 @@ pub async fn run(context: &Context, args: &QuarantineArgs) -> Result<Exit> {
             let mut found = Vec::new();
             for table in tables(&lake, list.table.as_deref()).await? {
                 // Only what a list needs: the records themselves can be large.
-                let columns = "file, etag, record, line, byte_offset, cast('' as bytea) as raw, rules, reasons, batch_id, \
-                               contract_hash, resolved";
-                let rows = read(&lake, &table, columns).await?;
+                let rows = read(&lake, &table, "cast('' as bytea)").await?;
                 found.extend(rows.into_iter().map(|row| (table.clone(), row)));
             }
             output::grid(&list_grid(&found), list.output, "quarantine is empty")?;
@@ -106,7 +104,8 @@ pub async fn run(context: &Context, args: &QuarantineArgs) -> Result<Exit> {
             let glob = show.file.as_deref().map(path_matcher).transpose()?;
             let mut found = Vec::new();
             for table in tables(&lake, show.table.as_deref()).await? {
-                let rows = read(&lake, &table, "*").await?.into_iter();
+                let record = if keeps_events(&lake, &table) { "event" } else { "raw" };
+                let rows = read(&lake, &table, record).await?.into_iter();
                 let wanted = rows.filter(|row| glob.as_ref().is_none_or(|glob| glob.is_match(&row.file)));
                 found.extend(wanted.map(|row| (table.clone(), row)));
             }
@@ -141,11 +140,23 @@ async fn tables(lake: &Lake, only: Option<&str>) -> Result<Vec<TableName>> {
     Ok(found)
 }
 
-async fn read(lake: &Lake, table: &TableName, columns: &str) -> Result<Vec<Quarantined>> {
+fn keeps_events(lake: &Lake, table: &TableName) -> bool {
+    lake.catalog.get(table).is_some_and(|contract| contract.events().is_some())
+}
+
+async fn read(lake: &Lake, table: &TableName, raw: &str) -> Result<Vec<Quarantined>> {
     let engine = Engine::over(lake, Pins::default())?;
     let (layer, name) = (table.layer(), table.table());
+    // A delivered event has no file; its topic, partition and offset are its place.
+    let place = if keeps_events(lake, table) {
+        "coalesce(file, topic || '/' || cast(partition as varchar), '') as file, coalesce(etag, '') as etag, \
+         coalesce(record, \"offset\") as record"
+    } else {
+        "file, etag, record"
+    };
     let query = format!(
-        "select {columns} from quarantine.{layer}.{name} where resolved is null order by file, batch_id, record"
+        "select {place}, line, byte_offset, {raw} as raw, rules, reasons, batch_id, contract_hash, resolved \
+         from quarantine.{layer}.{name} where resolved is null order by file, batch_id, record"
     );
     let mut rows = Vec::new();
     for batch in engine.rows(&query).await? {

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use self::parse::{ShapeFault, Values};
-use self::records::{Layout, Records, Span};
+use self::records::Span;
+pub(in crate::decode) use self::records::{Layout, Records};
 pub(in crate::decode) use names::{Names, ROOT};
 pub(in crate::decode) use parse::members;
 

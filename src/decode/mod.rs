@@ -8,6 +8,7 @@
 mod assemble;
 pub mod columns;
 pub mod csv;
+pub mod debezium;
 mod input;
 mod json;
 mod parquet;
@@ -258,13 +259,17 @@ pub trait Decoder: Send {
 /// Looks at the content and opens the decoder that the contract's format names.
 ///
 /// # Errors
-/// [`DecodeError::Refused`] when the file cannot be taken as a whole (header mismatch, bad compression, no Parquet).
+/// [`DecodeError::Refused`] when the file cannot be taken as a whole (header mismatch, bad compression, no Parquet). Files of
+/// change events are not decoded into columns: see [`debezium::EventFile`].
 pub fn open(
     contract: &Arc<Contract>,
     source: &Source,
     reader: Box<dyn Read + Send>,
     options: &Options,
 ) -> Result<Box<dyn Decoder>, DecodeError> {
+    if source.format == Format::Debezium {
+        return Err(Error::internal(format!("{}: change events have no columns", contract.table)).into());
+    }
     let content = input::decompressed(reader, options.zstd_window_log)?;
     if source.format == Format::Parquet {
         return parquet::open(contract, content, options);

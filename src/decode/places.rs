@@ -62,7 +62,7 @@ impl Places {
 
     /// The offset before decoding of the byte at `decoded`. Offsets are asked for in ascending order: what lies before the
     /// last answer is forgotten.
-    fn before_decoding(&self, decoded: i64) -> i64 {
+    pub(super) fn before_decoding(&self, decoded: i64) -> i64 {
         let wanted = u64::try_from(decoded).unwrap_or(0);
         let Some(pieces) = &self.pieces else { return signed(wanted + self.mark) };
         let mut known = pieces.lock().unwrap_or_else(PoisonError::into_inner);

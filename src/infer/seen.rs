@@ -27,7 +27,7 @@ pub(super) struct Learned {
 pub(super) fn learn(sample: &Sample, table: &TableName, source: &Source) -> Result<Learned, DecodeError> {
     match sample.format {
         Format::Csv => from_csv(sample, table, source),
-        Format::Json | Format::Ndjson => from_json(sample, table, source),
+        Format::Json | Format::Ndjson | Format::Debezium => from_json(sample, table, source),
         Format::Parquet => from_parquet(sample, table, source),
     }
 }

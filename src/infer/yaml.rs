@@ -55,6 +55,7 @@ fn source(source: &Source) -> String {
         Format::Json => "json",
         Format::Ndjson => "ndjson",
         Format::Parquet => "parquet",
+        Format::Debezium => "debezium",
     };
     let mut text = format!("  path: {}\n  format: {format}\n", quoted(&source.path));
     if source.format == Format::Csv {

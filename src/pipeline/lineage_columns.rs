@@ -1,21 +1,26 @@
-//! The lineage columns: where a row came from. `_row` is staged with the rows; what is the same for a whole batch is added
-//! when the rows are written.
+//! The lineage columns: where a row came from. `_row` (and topic, partition and offset of a change event) is staged with the
+//! rows; what is the same for a whole batch is added when the rows are written.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::array::{ArrayRef, Date32Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use chrono::{DateTime, Utc};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::BatchId;
 use crate::schema::Contract;
-use crate::schema::lineage::{BATCH_ID, FILE, INGESTED_AT, RESCUED, ROW};
+use crate::schema::lineage::{BATCH_ID, FILE, INGEST_DATE, INGESTED_AT, RESCUED, ROW};
+
+const MICROS_A_DAY: i64 = 86_400_000_000;
 
 /// Names of decoded columns that the contract does not have (`unknown_columns: add`).
 #[must_use]
 pub fn added(batch: &RecordBatch, contract: &Contract) -> Vec<String> {
+    if contract.events().is_some() {
+        return Vec::new();
+    }
     batch
         .schema()
         .fields()
@@ -25,8 +30,14 @@ pub fn added(batch: &RecordBatch, contract: &Contract) -> Vec<String> {
         .collect()
 }
 
-/// Adds `_file`, `_batch_id` and `_ingested_at` to staged rows.
-pub fn complete(batch: &RecordBatch, path: &str, batch_id: &BatchId, at: DateTime<Utc>) -> Result<RecordBatch> {
+/// Adds `_file`, `_batch_id` and `_ingested_at` to staged rows, and `_ingest_date` where the table has it.
+pub fn complete(
+    batch: &RecordBatch,
+    table: &Schema,
+    path: &str,
+    batch_id: &BatchId,
+    at: DateTime<Utc>,
+) -> Result<RecordBatch> {
     let rows = batch.num_rows();
     let mut fields: Vec<Arc<Field>> = batch.schema().fields().iter().cloned().collect();
     let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
@@ -38,6 +49,11 @@ pub fn complete(batch: &RecordBatch, path: &str, batch_id: &BatchId, at: DateTim
     push(BATCH_ID, DataType::Utf8, repeated(batch_id.as_str(), rows));
     let instants = TimestampMicrosecondArray::from_value(at.timestamp_micros(), rows).with_timezone("UTC");
     push(INGESTED_AT, DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), Arc::new(instants));
+    if table.field_with_name(INGEST_DATE).is_ok() {
+        let day = i32::try_from(at.timestamp_micros().div_euclid(MICROS_A_DAY))
+            .map_err(|e| Error::internal("a day beyond the calendar").because(e))?;
+        push(INGEST_DATE, DataType::Date32, Arc::new(Date32Array::from_value(day, rows)));
+    }
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
 }
 

@@ -10,6 +10,7 @@
 //! ```
 
 pub mod commit;
+pub mod distinct;
 pub mod drift;
 pub mod ingest;
 pub mod lake;

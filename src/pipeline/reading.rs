@@ -9,6 +9,7 @@ use arrow::datatypes::{Int64Type, SchemaRef};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
+use crate::decode::debezium::EventFile;
 use crate::decode::{self, DecodeError, Options, Refusal, Reject};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
@@ -18,7 +19,7 @@ use crate::pipeline::lake::Lake;
 use crate::pipeline::staging::ArrowSink;
 use crate::pipeline::{lineage_columns, tables};
 use crate::quality::{Judge, Judged};
-use crate::quarantine;
+use crate::quarantine::{self, events::QuarantinedEvent};
 use crate::schema::lineage::ROW;
 use crate::schema::{Contract, Source, Threshold};
 use crate::table::{Snapshot, Writer, WriterOptions, conform};
@@ -191,7 +192,10 @@ impl Job {
         let hash = Arc::new(Mutex::new(Sha256::new()));
         let content = Hashing { inner: content, hash: Arc::clone(&hash) };
         let shared = SharedReader(Arc::new(Mutex::new(content)));
-        let outcome = self.stage_rows(Box::new(shared.clone()));
+        let outcome = match self.contract.events() {
+            Some(_) => self.stage_events(Box::new(shared.clone())),
+            None => self.stage_rows(Box::new(shared.clone())),
+        };
         match outcome {
             Ok(mut read) => {
                 // What the decoder did not need (bytes after the last record) belongs to the content too.
@@ -229,7 +233,9 @@ impl Job {
             if self.scope.records.is_some() {
                 records.extend(row_numbers(&judged.rows)?.values());
             }
-            rejects.write(&judged.rejects)?;
+            if !judged.rejects.is_empty() {
+                rejects.write(&self.quarantined(&judged.rejects)?)?;
+            }
             rows.write(&judged.rows)?;
         }
         self.check_threshold(&counts)?;
@@ -247,6 +253,38 @@ impl Job {
             records,
             ..Read::bare(status)
         })
+    }
+
+    /// Every line is kept; those that are no event are in quarantine besides.
+    fn stage_events(&self, content: Box<dyn std::io::Read + Send>) -> Result<Read, DecodeError> {
+        let mut file = EventFile::open(content, &self.lake.settings.decode_options())?;
+        let mut rows = RowSink::new(self);
+        let mut rejects = RejectSink::new(self);
+        let mut counts = Counts::default();
+        while let Some(events) = file.next_events()? {
+            let lines = events.rows.num_rows() as u64;
+            counts.rows_in += lines;
+            counts.loaded += lines;
+            counts.quarantined += events.malformed.len() as u64;
+            counts.ignored += events.ignored.len() as u64;
+            if !events.malformed.is_empty() {
+                let malformed: Vec<QuarantinedEvent> = events.malformed.into_iter().map(Into::into).collect();
+                rejects.write(&self.quarantined_events(&malformed)?)?;
+            }
+            rows.write(&events.rows)?;
+        }
+        let status = if counts.rows_in == 0 { Status::Empty } else { Status::Loaded };
+        Ok(Read { counts, files: rows.finish()?, rejects: rejects.finish()?, ..Read::bare(status) })
+    }
+
+    fn quarantined(&self, rejects: &[Reject]) -> Result<RecordBatch> {
+        let (version, hash) = (&self.version, &self.contract.hash);
+        quarantine::to_batch(rejects, &version.path, &version.etag, self.scope.batch_id.as_str(), hash)
+    }
+
+    fn quarantined_events(&self, rejects: &[QuarantinedEvent]) -> Result<RecordBatch> {
+        let file = Some((self.version.path.as_str(), self.version.etag.as_str()));
+        quarantine::events::to_batch(rejects, file, self.scope.batch_id.as_str(), &self.contract.hash)
     }
 
     fn check_threshold(&self, counts: &Counts) -> Result<(), Refusal> {
@@ -276,7 +314,11 @@ impl Job {
     /// The whole file goes to quarantine as one row without a record.
     fn refuse(&self, refusal: &Refusal) -> Result<Read> {
         let mut rejects = RejectSink::new(self);
-        rejects.write(&[Reject::from(refusal)])?;
+        let row = match self.contract.events() {
+            Some(_) => self.quarantined_events(&[QuarantinedEvent::from(refusal)])?,
+            None => self.quarantined(&[Reject::from(refusal)])?,
+        };
+        rejects.write(&row)?;
         Ok(Read {
             reason: Some(format!("{}: {}", refusal.rule, refusal.reason)),
             rejects: rejects.finish()?,
@@ -326,8 +368,8 @@ impl<'a> RowSink<'a> {
         match &mut self.target {
             Target::Arrow(sink) => sink.write(batch),
             Target::Parquet(writer, schema) => {
-                let whole =
-                    lineage_columns::complete(batch, &job.version.path, &job.scope.batch_id, job.lake.clock.now())?;
+                let (now, batch_id) = (job.lake.clock.now(), &job.scope.batch_id);
+                let whole = lineage_columns::complete(batch, schema, &job.version.path, batch_id, now)?;
                 job.handle.block_on(writer.write(&conform(&whole, schema)?))
             }
             Target::Nowhere => Ok(()),
@@ -394,25 +436,17 @@ impl<'a> RejectSink<'a> {
         Self { job, sink: None }
     }
 
-    fn write(&mut self, rejects: &[Reject]) -> Result<()> {
-        if rejects.is_empty() || self.job.scope.dry_run {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let job = self.job;
+        if job.scope.dry_run {
             return Ok(());
         }
-        let job = self.job;
-        let version = &job.version;
-        let batch = quarantine::to_batch(
-            rejects,
-            &version.path,
-            &version.etag,
-            job.scope.batch_id.as_str(),
-            &job.contract.hash,
-        )?;
         if self.sink.is_none() {
             let path = layout::staged_rejects(&job.contract.table, &job.lake.clock.fresh());
             self.sink = Some(ArrowSink::create(&job.lake.store, path, &batch.schema(), &job.handle)?);
         }
         match &mut self.sink {
-            Some(sink) => sink.write(&batch),
+            Some(sink) => sink.write(batch),
             None => Err(Error::internal("rejects without a sink")),
         }
     }

@@ -23,6 +23,7 @@ use crate::pipeline::ledger::{self, TableLedger};
 use crate::pipeline::reading::{self, Read, Scope};
 use crate::pipeline::staging;
 use crate::pipeline::versions::Decision;
+use crate::schema::lineage::EVENT;
 use crate::schema::{Contract, OnOverwrite, WriteMode};
 use crate::table::Snapshot;
 
@@ -239,7 +240,10 @@ pub(crate) async fn waiting(lake: &Lake, contract: &Contract) -> Result<BTreeMap
     let mut found: BTreeMap<BatchId, Waiting> = BTreeMap::new();
     let Some(table) = lake.table(&layout::quarantine(&contract.table)).await? else { return Ok(found) };
     let snapshot = table.snapshot().await?;
-    let columns = ["batch_id", "record", "resolved"].map(str::to_owned);
+    // A line that is no change event stays none; what can be redriven of such a table is a whole file.
+    let event = contract.events().map(|_| EVENT);
+    let columns: Vec<String> =
+        ["batch_id", "record", "resolved"].into_iter().chain(event).map(str::to_owned).collect();
     for file in snapshot.files()?.iter() {
         let mut batches = snapshot.read(file, Some(&columns)).await?;
         while let Some(batch) = batches.try_next().await? {
@@ -250,7 +254,9 @@ pub(crate) async fn waiting(lake: &Lake, contract: &Contract) -> Result<BTreeMap
             let ids = of("batch_id")?.as_string_opt::<i32>().ok_or_else(wrong)?;
             let records = of("record")?.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?;
             let resolved = of("resolved")?.as_primitive_opt::<TimestampMicrosecondType>().ok_or_else(wrong)?;
-            for row in (0..batch.num_rows()).filter(|row| resolved.is_null(*row)) {
+            let events = event.map(of).transpose()?;
+            let is_line = |row: usize| events.is_some_and(|events| events.is_valid(row));
+            for row in (0..batch.num_rows()).filter(|row| resolved.is_null(*row) && !is_line(*row)) {
                 let rows = found.entry(BatchId::from(ids.value(row).to_owned())).or_default();
                 match records.is_null(row) {
                     true => rows.whole = true,

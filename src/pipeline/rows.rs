@@ -145,7 +145,8 @@ pub async fn staged_rows(
     match file.format {
         StagedFormat::Arrow => {
             let (path, batch_id) = (row.source.path.clone(), row.rows_of().clone());
-            let complete = move |batch| lineage_columns::complete(&batch, &path, &batch_id, at);
+            let table = snapshot.schema();
+            let complete = move |batch| lineage_columns::complete(&batch, &table, &path, &batch_id, at);
             Ok(staging::read_arrow(lake, file).map(move |batch| batch.and_then(&complete)).boxed())
         }
         StagedFormat::Parquet => {

@@ -10,7 +10,7 @@ use crate::layout;
 use crate::manifest::{Plan, StagedFile};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::{self, LedgerRow};
-use crate::pipeline::{APP_ID, resolve, sift, staging, tables};
+use crate::pipeline::{APP_ID, distinct, resolve, sift, staging, tables};
 use crate::schema::Contract;
 use crate::table::{Change, Outcome, Snapshot, Writer, WriterOptions, conform};
 
@@ -73,6 +73,11 @@ async fn write_rejects(
     let schema = snapshot.schema();
     let options =
         WriterOptions { target_bytes: lake.settings.target_file_bytes, memory_bytes: lake.settings.memory_bytes / 8 };
+    // Of change events each distinct text is in quarantine once, however often it came.
+    let mut seen = match contract.events() {
+        Some(_) => Some(distinct::Seen::in_table(snapshot).await?),
+        None => None,
+    };
     let mut writer = Writer::new(
         &lake.store,
         folder,
@@ -95,6 +100,10 @@ async fn write_rejects(
             _ => error,
         };
         while let Some(batch) = batches.try_next().await.map_err(told)? {
+            let batch = match &mut seen {
+                Some(seen) => seen.keep_new(&batch)?,
+                None => batch,
+            };
             writer.write(&conform(&batch, &schema)?).await?;
         }
     }

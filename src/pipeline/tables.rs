@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::layout;
 use crate::pipeline::drift;
 use crate::pipeline::lake::Lake;
-use crate::quarantine::quarantine_schema;
+use crate::quarantine::{self, quarantine_schema};
 use crate::schema::arrow::ingested_schema;
 use crate::schema::{Contract, WriteMode};
 use crate::table::{Snapshot, Table, TableSpec};
@@ -35,7 +35,7 @@ pub async fn ensure_quarantine(lake: &Lake, contract: &Contract) -> Result<Table
         return Ok(table);
     }
     let spec = TableSpec {
-        schema: quarantine_schema(),
+        schema: if contract.events().is_some() { quarantine::events::schema() } else { quarantine_schema() },
         partition_by: Vec::new(),
         properties: std::collections::BTreeMap::new(),
         description: Some(format!("records that {} refused", contract.table)),

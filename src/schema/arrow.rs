@@ -54,10 +54,45 @@ pub fn declared_schema(contract: &Contract) -> SchemaRef {
     Arc::new(Schema::new(contract.columns.iter().map(field).collect::<Vec<_>>()))
 }
 
+/// What is known of a change event when it is staged: the event itself, what it says of itself, and its place.
+#[must_use]
+pub fn event_fields() -> Vec<Field> {
+    let text = |name: &str| Field::new(name, DataType::Utf8, true);
+    let long = |name: &str| Field::new(name, DataType::Int64, true);
+    vec![
+        Field::new(lineage::EVENT, DataType::Binary, false),
+        text(lineage::TABLE),
+        text("op"),
+        text("key"),
+        long("ts_ms"),
+        long("lsn"),
+        long("tx_id"),
+        text(lineage::TOPIC),
+        Field::new(lineage::PARTITION, DataType::Int32, true),
+        long(lineage::OFFSET),
+    ]
+}
+
+/// A table of change events: the same columns for every contract.
+fn events_schema() -> SchemaRef {
+    let mut fields = event_fields();
+    fields.extend([
+        Field::new(lineage::FILE, DataType::Utf8, true),
+        Field::new(lineage::ROW, DataType::Int64, true),
+        Field::new(lineage::INGEST_DATE, DataType::Date32, true),
+        Field::new(lineage::BATCH_ID, DataType::Utf8, true),
+        Field::new(lineage::INGESTED_AT, data_type(&ColumnType::Timestamp), true),
+    ]);
+    Arc::new(Schema::new(fields))
+}
+
 /// A table fed by files: the contract's columns, `_rescued` (under `unknown_columns: rescue`), `_file`, `_row`, `_batch_id`
-/// and `_ingested_at`.
+/// and `_ingested_at`. A table of change events has columns of its own.
 #[must_use]
 pub fn ingested_schema(contract: &Contract) -> SchemaRef {
+    if contract.events().is_some() {
+        return events_schema();
+    }
     let mut fields: Vec<Field> = contract.columns.iter().map(field).collect();
     if contract.unknown_columns == UnknownColumns::Rescue {
         fields.push(Field::new(lineage::RESCUED, DataType::Utf8, true));

@@ -14,6 +14,14 @@ pub fn compile(pattern: &str) -> Result<Glob, String> {
         .map_err(|error| format!("`{pattern}` is no glob: {}", error.kind()))
 }
 
+/// Compiles a topic's name in which `*` stands for any characters.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn compile_topic(pattern: &str) -> Result<Glob, String> {
+    Glob::new(pattern).map_err(|error| format!("`{pattern}` is no topic: {}", error.kind()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,5 +44,15 @@ mod tests {
             assert_eq!(matcher.is_match(path), expected, "{pattern} {path}");
         }
         assert!(compile("t/[a.csv").is_err());
+        for (pattern, topic, expected) in [
+            ("lake.public.orders", "lake.public.orders", true),
+            ("lake.public.*", "lake.public.order_items", true),
+            ("lake.public.*", "lake-public.orders", false),
+            ("*", "__debezium-heartbeat.lake", true),
+            ("lake*", "lake.transaction", true),
+            ("lake", "lake.transaction", false),
+        ] {
+            assert_eq!(compile_topic(pattern).expect(pattern).compile_matcher().is_match(topic), expected, "{pattern} {topic}");
+        }
     }
 }

@@ -57,7 +57,7 @@ pub enum Origin {
 /// Files of the landing zone and how to read them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Source {
-    /// Glob below the landing zone; `**` matches no folder too.
+    /// Glob below the landing zone; `**` matches no folder too. Empty for change data that comes from topics alone.
     pub path: String,
     /// The format of the files' content (after decompression by magic bytes).
     pub format: Format,
@@ -65,6 +65,21 @@ pub struct Source {
     pub ignore: Vec<String>,
     /// How CSV is written.
     pub csv: CsvDialect,
+    /// Change data: names of topics whose records are taken; `*` stands for any characters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub topics: Vec<String>,
+    /// Change data: the incarnation of the topics. Another one begins their offsets anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<String>,
+}
+
+impl Source {
+    /// Files of `format` at `path`, everything else at its default.
+    #[must_use]
+    pub fn new(path: impl Into<String>, format: Format) -> Self {
+        let (path, csv) = (path.into(), CsvDialect::default());
+        Self { path, format, ignore: Vec::new(), csv, topics: Vec::new(), epoch: None }
+    }
 }
 
 /// File formats that a contract may name.
@@ -79,6 +94,8 @@ pub enum Format {
     Ndjson,
     /// Apache Parquet.
     Parquet,
+    /// Change events of Debezium, one a line, kept whole.
+    Debezium,
 }
 
 /// The dialect of a CSV file.
@@ -398,6 +415,12 @@ impl Contract {
             Origin::Files(source) => Some(source),
             Origin::Derived(_) => None,
         }
+    }
+
+    /// The source of change events, if the table keeps them.
+    #[must_use]
+    pub fn events(&self) -> Option<&Source> {
+        self.files().filter(|source| source.format == Format::Debezium)
     }
 
     /// The derivation, if the table is fed by other tables.

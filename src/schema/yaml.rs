@@ -14,8 +14,9 @@ use indexmap::IndexMap;
 
 use super::diagnostic::{At, Diagnostic};
 use super::hash;
+use super::lineage;
 use super::model::{
-    Body, Contract, Derivation, OnFail, OnOverwrite, Origin, Rule, Threshold, UnknownColumns, WriteMode,
+    Body, Contract, Derivation, Format, OnFail, OnOverwrite, Origin, Rule, Threshold, UnknownColumns, WriteMode,
 };
 use super::node::{Node, Value};
 use super::read::{self, Fields, Report, Words};
@@ -51,6 +52,17 @@ const KEYS: [&str; 20] = [
     "recompute_by",
     "touched",
     "on_overwrite",
+    "unknown_columns",
+    "rules",
+    "max_quarantine",
+];
+// What other tables of files may say and a table of change events may not.
+const NOT_FOR_EVENTS: [&str; 8] = [
+    "columns",
+    "write_mode",
+    "primary_key",
+    "sequence_by",
+    "partition_by",
     "unknown_columns",
     "rules",
     "max_quarantine",
@@ -142,9 +154,38 @@ fn contract(
         file: file.to_owned(),
         positions: root.positions(text),
     };
+    if format == Some(Format::Debezium) {
+        keep_events(&mut contract, &fields, report);
+    }
     checks::check(&contract, &fields, report);
     contract.hash = hash::of(&contract);
     named.map(|_| contract)
+}
+
+/// A table of change events: every line whole, in columns that are the same for all such tables, and only ever added to.
+fn keep_events(contract: &mut Contract, fields: &Fields<'_>, report: &mut Report<'_>) {
+    for key in NOT_FOR_EVENTS {
+        if let Some(at) = fields.key_at(key) {
+            report.help(
+                at,
+                format!("`{key}` is not for `format: debezium`"),
+                "the columns of such a table are fixed and every event is kept whole; what is derived from it is typed and checked",
+            );
+        }
+    }
+    match fields.get("on_overwrite") {
+        Some(node) if contract.on_overwrite == OnOverwrite::Replace && node.scalar() == Some("replace") => report.help(
+            node.at,
+            "`on_overwrite: replace` is not for `format: debezium`: events are only ever added",
+            "`append` adds the events of a new version (those that are there already change nothing); `ignore` keeps the first",
+        ),
+        Some(_) => {}
+        None => contract.on_overwrite = OnOverwrite::Append,
+    }
+    contract.columns.clear();
+    contract.rules.clear();
+    contract.partition_by = vec![lineage::TABLE.to_owned(), lineage::INGEST_DATE.to_owned()];
+    contract.unknown_columns = UnknownColumns::Ignore;
 }
 
 fn version(fields: &Fields<'_>, report: &mut Report<'_>) {

@@ -10,6 +10,7 @@
 )]
 #![allow(unreachable_pub, reason = "a test binary is nobody's dependency")]
 
+mod bronze;
 mod cases;
 mod command_line;
 mod committers;

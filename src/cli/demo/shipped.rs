@@ -8,11 +8,12 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 
 /// The shipped contracts, by their paths.
-pub const CONTRACTS: [(&str, &str); 4] = [
+pub const CONTRACTS: [(&str, &str); 5] = [
     ("raw/trips.yaml", include_str!("../../../schemas/raw/trips.yaml")),
     ("raw/flights.yaml", include_str!("../../../schemas/raw/flights.yaml")),
     ("aggregate/trips.yaml", include_str!("../../../schemas/aggregate/trips.yaml")),
     ("curated/trips_daily.yaml", include_str!("../../../schemas/curated/trips_daily.yaml")),
+    ("bronze/shop.yaml", include_str!("../../../schemas/bronze/shop.yaml")),
 ];
 
 /// The host's settings and the functions' bindings, by their paths.

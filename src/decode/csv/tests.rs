@@ -10,8 +10,7 @@ use crate::schema::{Column, ColumnType, CsvDialect, Format, OnOverwrite, Origin,
 
 /// A contract of a CSV source with these columns.
 pub(crate) fn contract(columns: Vec<Column>) -> Contract {
-    let source =
-        Source { path: "t/*.csv".to_owned(), format: Format::Csv, ignore: Vec::new(), csv: CsvDialect::default() };
+    let source = Source::new("t/*.csv", Format::Csv);
     Contract {
         table: "raw/t".parse().unwrap(),
         description: None,

@@ -10,16 +10,18 @@ const BLOCK: usize = 64 << 10;
 
 /// How records follow one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layout {
-    /// One record a line.
+pub(in crate::decode) enum Layout {
+    /// One record a line, without carriage returns at its end.
     Lines,
+    /// One record a line, up to the line feed and no more: what is kept byte for byte.
+    WholeLines,
     /// Values one after the other; the elements of a top-level array are records.
     Values,
 }
 
 /// Where a record lies in the buffer that it was written to, and where it began in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(in crate::decode) struct Span {
     pub start: usize,
     pub end: usize,
     /// Physical line, from 1.
@@ -42,7 +44,7 @@ enum Place {
 }
 
 /// The records of a stream.
-pub(super) struct Records {
+pub(in crate::decode) struct Records {
     content: Content,
     layout: Layout,
     limit: usize,
@@ -57,16 +59,16 @@ pub(super) struct Records {
 
 impl Records {
     /// Records of `content`; one longer than `limit` bytes refuses the file.
-    pub(super) fn new(content: Content, layout: Layout, limit: usize) -> Self {
+    pub(in crate::decode) fn new(content: Content, layout: Layout, limit: usize) -> Self {
         let limit = limit.min(u32::MAX as usize);
         let (buffer, place) = (Vec::new(), Place::Top);
         Self { content, layout, limit, buffer, at: 0, ended: false, line: 1, offset: 0, place }
     }
 
     /// Appends the next record to `out`; none at the end.
-    pub(super) fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Span>, DecodeError> {
+    pub(in crate::decode) fn next(&mut self, out: &mut Vec<u8>) -> Result<Option<Span>, DecodeError> {
         match self.layout {
-            Layout::Lines => self.next_line(out),
+            Layout::Lines | Layout::WholeLines => self.next_line(out),
             Layout::Values => self.next_value(out),
         }
     }
@@ -75,7 +77,10 @@ impl Records {
         loop {
             let Some(length) = self.line_length()? else { return Ok(None) };
             let line = &self.buffer[self.at..self.at + length];
-            let content = trim_line_end(line);
+            let content = match self.layout {
+                Layout::WholeLines => line.strip_suffix(b"\n").unwrap_or(line),
+                _ => trim_line_end(line),
+            };
             if content.iter().all(u8::is_ascii_whitespace) {
                 self.take(length);
                 continue;
@@ -380,6 +385,8 @@ mod tests {
         let found = spans(b"{1}\r\n\r\n \t\n{2}\r\r\n{3", Layout::Lines, 2).unwrap();
         let wanted = [("{1}", 1, 0), ("{2}", 4, 10), ("{3", 5, 16)].map(|(text, line, at)| (text.to_owned(), line, at));
         assert_eq!(found, wanted);
+        let whole = spans(b"{1}\r\n\r\n \t\n{2}\r\r\n{3", Layout::WholeLines, 2).unwrap();
+        assert_eq!(whole.iter().map(|(text, ..)| text.as_str()).collect::<Vec<_>>(), ["{1}\r", "{2}\r\r", "{3"]);
     }
 
     #[test]

@@ -92,6 +92,9 @@ pub(super) fn check(contract: &Contract, fields: &Fields<'_>, report: &mut Repor
 }
 
 fn files(contract: &Contract, fields: &Fields<'_>, report: &mut Report<'_>) {
+    if contract.events().is_some() {
+        return;
+    }
     let place = |path: &str| contract.positions.nearest(path);
     if contract.columns.is_empty() && fields.lacks("columns") && fields.key_at("source").is_some() {
         report.help(

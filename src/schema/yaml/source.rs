@@ -2,10 +2,10 @@
 
 use super::super::model::{CsvDialect, Format, Source};
 use super::super::node::{Node, Value};
-use super::super::read::{self, Fields, NOT_YET, Report, Words};
+use super::super::read::{self, Fields, Report, Words};
 use super::super::suggest;
 
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 13] = [
     "path",
     "format",
     "ignore",
@@ -17,10 +17,12 @@ const KNOWN: [&str; 11] = [
     "comment",
     "encoding",
     "null_values",
+    "topics",
+    "epoch",
 ];
 const CSV_ONLY: [&str; 8] =
     ["header", "delimiter", "quote", "escape", "skip_rows", "comment", "encoding", "null_values"];
-const LATER: [&str; 2] = ["topics", "epoch"];
+const EVENTS_ONLY: [&str; 2] = ["topics", "epoch"];
 
 // Labels of the encoding standard that people write; all its labels are taken.
 const ENCODINGS: [&str; 12] = [
@@ -40,16 +42,15 @@ const ENCODINGS: [&str; 12] = [
 
 /// Reads `source`; what is wrong or absent becomes a default.
 pub(super) fn source(node: Option<&Node>, report: &mut Report<'_>) -> Source {
-    let mut source =
-        Source { path: String::new(), format: Format::Csv, ignore: Vec::new(), csv: CsvDialect::default() };
+    let mut source = Source::new("", Format::Csv);
     // Its absence was reported where the origin was decided.
     let Some(node) = node else { return source };
-    let Some(fields) = Fields::read(node, &Words { of: "`source`", known: &KNOWN, later: &LATER }, report) else {
+    let Some(fields) = Fields::read(node, &Words { of: "`source`", known: &KNOWN, later: &[] }, report) else {
         return source;
     };
     match fields.get("path") {
         Some(path) => source.path = glob(path, report).unwrap_or_default(),
-        None if !fields.lacks("path") => {}
+        None if !fields.lacks("path") || fields.get("topics").is_some() => {}
         None => report.help(
             node.at,
             "`source` has no `path`",
@@ -59,7 +60,7 @@ pub(super) fn source(node: Option<&Node>, report: &mut Report<'_>) -> Source {
     match fields.get("format") {
         Some(found) => source.format = format(found, report).unwrap_or(Format::Csv),
         None if !fields.lacks("format") => {}
-        None => report.help(node.at, "`source` has no `format`", "write `format: csv` (or json, ndjson, parquet)"),
+        None => report.help(node.at, "`source` has no `format`", "write `format: csv` (or json, ndjson, parquet, debezium)"),
     }
     if let Some(found) = fields.get("ignore") {
         source.ignore =
@@ -72,17 +73,46 @@ pub(super) fn source(node: Option<&Node>, report: &mut Report<'_>) -> Source {
             report.error(at, format!("`{key}` is for `format: csv`"));
         }
     }
+    for key in EVENTS_ONLY {
+        if source.format != Format::Debezium
+            && let Some(at) = fields.key_at(key)
+        {
+            report.error(at, format!("`{key}` is for `format: debezium`"));
+        }
+    }
     dialect(&fields, &mut source.csv, report);
+    if let Some(found) = fields.get("topics") {
+        source.topics = topics(found, report);
+    }
+    source.epoch = fields.get("epoch").and_then(|node| read::scalar(node, "the topics' incarnation", report));
     source
 }
 
-fn format(node: &Node, report: &mut Report<'_>) -> Option<Format> {
-    if node.scalar() == Some("debezium") {
-        report.error(node.at, format!("`format: debezium`: {NOT_YET}"));
-        return None;
+fn topics(node: &Node, report: &mut Report<'_>) -> Vec<String> {
+    const HELP: &str = "a topic's name such as `lake.public.orders`, or a pattern such as `lake.public.*`";
+    let mut topics: Vec<String> = Vec::new();
+    for item in read::list(node, "a list of topics", report) {
+        let Some(topic) = read::text(item, "a topic", report) else { continue };
+        let is_name = topic.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '*'));
+        if topic.is_empty() || !is_name {
+            report.help(item.at, format!("`{}` is no topic", read::visible(&topic)), HELP);
+        } else if topics.contains(&topic) {
+            report.error(item.at, format!("`{topic}` occurs twice"));
+        } else {
+            topics.push(topic);
+        }
     }
-    let words =
-        [("csv", Format::Csv), ("json", Format::Json), ("ndjson", Format::Ndjson), ("parquet", Format::Parquet)];
+    topics
+}
+
+fn format(node: &Node, report: &mut Report<'_>) -> Option<Format> {
+    let words = [
+        ("csv", Format::Csv),
+        ("json", Format::Json),
+        ("ndjson", Format::Ndjson),
+        ("parquet", Format::Parquet),
+        ("debezium", Format::Debezium),
+    ];
     match node.scalar() {
         Some(spelled @ ("tsv" | "jsonl" | "jsonlines" | "gzip" | "gz" | "zstd")) => {
             let help = match spelled {

@@ -259,13 +259,34 @@ fn keys_are_known_once_and_in_their_place() {
 fn words_of_change_data_are_told_apart_from_mistakes() {
     let text = "version: 1\ntable: bronze/shop\nsource: { format: debezium, path: \"shop/**\", topics: [a], epoch: 1 }\n\
                 source_table: public.customers\nhistory: {}\ncolumns: [{ name: a, type: int }]\n";
-    insta::assert_snapshot!(mistakes(text), @r"
-    3:19 error: `format: debezium`: change data is not available yet
-    3:46 error: `topics`: change data is not available yet
-    3:59 error: `epoch`: change data is not available yet
-    4:1 error: `source_table`: change data is not available yet
-    5:1 error: `history`: change data is not available yet
-    ");
+    insta::assert_snapshot!(mistakes(text), @"");
+}
+
+fn of_events(source: &str, rest: &str) -> String {
+    mistakes(&format!("version: 1\ntable: bronze/t\nsource: {{ format: debezium, {source} }}\n{rest}"))
+}
+
+#[test]
+fn a_table_of_change_events_says_where_they_come_from_and_no_more() {
+    let contract = good(
+        "version: 1\ntable: bronze/shop\nsource: { format: debezium, path: \"shop/**\", topics: [\"lake.public.*\", lake], epoch: 2 }\n\
+         properties: { owner: me }\n",
+    );
+    let source = contract.events().expect("events");
+    assert_eq!((source.topics.as_slice(), source.epoch.as_deref()), (&["lake.public.*".to_owned(), "lake".to_owned()][..], Some("2")));
+    assert_eq!(contract.on_overwrite, OnOverwrite::Append);
+    assert_eq!(contract.partition_by, ["table", "_ingest_date"]);
+    assert_eq!(contract.unknown_columns, UnknownColumns::Ignore);
+    assert!(contract.columns.is_empty() && contract.rules.is_empty());
+    let from_topics = good("version: 1\ntable: bronze/t\nsource: { format: debezium, topics: [a.b] }\n");
+    assert_eq!(from_topics.events().expect("events").path, "");
+
+    insta::assert_snapshot!(of_events("path: \"s/**\", topcs: [a], header: true", "on_overwrite: replace\nrules: []\n"), @"");
+    insta::assert_snapshot!(of_events("epoch: 1", "partition_by: [table]\n"), @"");
+    insta::assert_snapshot!(of_events("topics: [\"a b\", x, x, \"\", 7]", ""), @"");
+    insta::assert_snapshot!(of_events("topics: lake", ""), @"");
+    insta::assert_snapshot!(mistakes(&of_files("columns: [{ name: a, type: int }]").replace("csv }", "csv, topics: [a], epoch: 1 }")), @"");
+    insta::assert_snapshot!(mistakes("version: 1\ntable: bronze/t\nsource: { format: debezum, path: s }\ncolumns: [{ name: a, type: int }]\n"), @"");
 }
 
 #[test]

@@ -146,6 +146,8 @@ fn the_contract_reference_has_every_key() {
         "comment",
         "encoding",
         "null_values",
+        "topics",
+        "epoch",
         "columns",
         "name",
         "type",
