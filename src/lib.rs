@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 0 words | [`error`] [`clock`] [`name`] | kinds of trouble, the only time and chance, parsed names |
 //! | 1 contract | [`schema`] [`catalog`] | what a table is, who feeds whom; every mistake with its place |
-//! | 2 rules | [`arithmetic`] [`cast`] [`decode`] [`quality`] [`quarantine`] [`lineage`] [`transform`] [`infer`] [`manifest`] [`layout`] [`event`] | text to value, bytes to records, rules, what SQL does with a row and with a sum, stored formats, every path; pure, no I/O |
+//! | 2 rules | [`arithmetic`] [`cast`] [`decode`] [`quality`] [`quarantine`] [`lineage`] [`transform`] [`infer`] [`offsets`] [`manifest`] [`layout`] [`event`] | text to value, bytes to records, rules, what SQL does with a row and with a sum, stored formats, every path; pure, no I/O |
 //! | 3 storage | [`store`] [`landing`] [`queue`] [`table`] | put-if-absent, reading at one version, Delta's log and files |
 //! | 4 pipeline | [`pipeline`] | stage, plan, commit, settle, layers: the exactly-once protocol, one file a step |
 //! | 5 service | [`config`] [`telemetry`] [`app`] [`doctor`] [`http`] | settings, logs, the parts put together, the custom handler |
@@ -38,6 +38,7 @@ pub mod lineage;
 pub mod local;
 pub mod manifest;
 pub mod name;
+pub mod offsets;
 pub mod pipeline;
 pub mod quality;
 pub mod quarantine;

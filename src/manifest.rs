@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::name::{BatchId, TableName};
+use crate::offsets;
 
 /// Where a batch's records came from: one version of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,129 @@ pub struct FileVersion {
     pub last_modified: DateTime<Utc>,
     /// Event Grid's sequencer, when an event brought one: orders versions of one path, compared as text.
     pub sequencer: Option<String>,
+}
+
+/// A piece of a change stream: consecutive records of one partition, none left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamRange {
+    /// The topic, or the event hub.
+    pub topic: String,
+    /// Its incarnation, as the contract declared it then.
+    pub epoch: Option<String>,
+    /// The partition.
+    pub partition: i32,
+    /// Offset of the first record.
+    pub first: i64,
+    /// Offset of the last record.
+    pub last: i64,
+    /// Size of the events in bytes.
+    pub bytes: u64,
+    /// The newest time stamp of its records.
+    pub newest: Option<DateTime<Utc>>,
+}
+
+impl std::fmt::Display for StreamRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { topic, partition, first, last, .. } = self;
+        write!(f, "{topic}/{partition} offsets {first} to {last}")
+    }
+}
+
+/// Where a batch's records came from. Displayed for people: a path, or a topic and offsets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum BatchSource {
+    /// One version of one landed file.
+    File(FileVersion),
+    /// A delivered piece of a stream.
+    Stream(StreamRange),
+}
+
+impl BatchSource {
+    /// The file version, if it is one.
+    #[must_use]
+    pub const fn file(&self) -> Option<&FileVersion> {
+        match self {
+            Self::File(version) => Some(version),
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// The piece of a stream, if it is one.
+    #[must_use]
+    pub const fn range(&self) -> Option<&StreamRange> {
+        match self {
+            Self::File(_) => None,
+            Self::Stream(range) => Some(range),
+        }
+    }
+
+    /// The landed path, if it is a file.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        self.file().map(|version| version.path.as_str())
+    }
+
+    /// Size in bytes: of the file as it is stored, or of the events.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        match self {
+            Self::File(version) => version.bytes,
+            Self::Stream(range) => range.bytes,
+        }
+    }
+
+    /// When the file was last changed, or the newest time stamp of the records.
+    #[must_use]
+    pub const fn modified(&self) -> Option<DateTime<Utc>> {
+        match self {
+            Self::File(version) => Some(version.last_modified),
+            Self::Stream(range) => range.newest,
+        }
+    }
+}
+
+impl From<FileVersion> for BatchSource {
+    fn from(version: FileVersion) -> Self {
+        Self::File(version)
+    }
+}
+
+impl From<StreamRange> for BatchSource {
+    fn from(range: StreamRange) -> Self {
+        Self::Stream(range)
+    }
+}
+
+impl std::fmt::Display for BatchSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(version) => f.write_str(&version.path),
+            Self::Stream(range) => range.fmt(f),
+        }
+    }
+}
+
+/// Offsets of a piece of a stream whose records reach no other table, as intervals: so that the row arithmetic of a part of
+/// it is known without its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Apart {
+    /// Records that are no events.
+    pub quarantined: Vec<(i64, i64)>,
+    /// Records that change no row.
+    pub ignored: Vec<(i64, i64)>,
+}
+
+impl Apart {
+    /// The row arithmetic of the records at some offsets.
+    #[must_use]
+    pub fn counts(&self, kept: &[(i64, i64)]) -> Counts {
+        let rows = offsets::count(kept);
+        let of = |apart: &[(i64, i64)]| offsets::count_common(kept, apart);
+        Counts { rows_in: rows, loaded: rows, quarantined: of(&self.quarantined), ignored: of(&self.ignored) }
+    }
 }
 
 /// What became of a batch or a file version. DESIGN section 1, ledger.
@@ -183,8 +307,8 @@ pub struct Manifest {
     pub batch_id: BatchId,
     /// Its generation: how often it was staged anew.
     pub generation: u32,
-    /// The file version it was read from.
-    pub source: FileVersion,
+    /// Where it was read from.
+    pub source: BatchSource,
     /// SHA-256 (hex) of the file's bytes as stored; none when it was not read to the end.
     pub sha256: Option<String>,
     /// The contract it was read under.
@@ -195,6 +319,9 @@ pub struct Manifest {
     pub reason: Option<String>,
     /// The row arithmetic.
     pub counts: Counts,
+    /// Of a piece of a stream: which of its records reach no other table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apart: Option<Apart>,
     /// Columns to be added to the table (`unknown_columns: add`), as nullable strings.
     pub add_columns: Vec<String>,
     /// Staged rows.
@@ -220,8 +347,8 @@ pub struct Note {
     pub table: TableName,
     /// The batch.
     pub batch_id: BatchId,
-    /// The file version as far as it is known.
-    pub source: FileVersion,
+    /// Where it comes from, as far as it is known.
+    pub source: BatchSource,
     /// `missing` or `failed`.
     pub status: Status,
     /// Why, with the remedy.
@@ -268,8 +395,11 @@ pub struct PlannedRow {
     pub generation: Option<u32>,
     /// Note objects (paths below the lake's root) that this row settles.
     pub notes: Vec<String>,
-    /// The file version.
-    pub source: FileVersion,
+    /// Where it comes from.
+    pub source: BatchSource,
+    /// Of a piece of a stream of which only a part is new: the offsets that this plan commits, as intervals. None: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Vec<(i64, i64)>>,
     /// SHA-256 of the content.
     pub sha256: Option<String>,
     /// The contract that the batch was read under.

@@ -99,6 +99,16 @@ impl BatchId {
         Self(short_hash(&["redrive", table_id, &of.0, contract_hash, &records.join(",")]))
     }
 
+    /// The identity of a piece of a stream: table id, topic, incarnation, partition, first and last offset.
+    #[must_use]
+    pub fn of_range(table_id: &str, topic: &str, epoch: Option<&str>, partition: i32, offsets: (i64, i64)) -> Self {
+        let numbers = [i64::from(partition), offsets.0, offsets.1].map(|number| number.to_string());
+        // No incarnation is none of those that can be declared.
+        let epoch = epoch.map_or_else(String::new, |epoch| format!("={epoch}"));
+        let [partition, first, last] = &numbers;
+        Self(short_hash(&["stream", table_id, topic, &epoch, partition, first, last]))
+    }
+
     /// The text form.
     #[must_use]
     pub fn as_str(&self) -> &str {

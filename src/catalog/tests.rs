@@ -317,7 +317,9 @@ fn the_shipped_contracts_load_without_a_warning() {
     assert_eq!(tables, ["raw/trips", "aggregate/trips", "bronze/shop", "curated/trips_daily", "raw/flights"]);
     let shop = catalog.get(&"bronze/shop".parse().expect("a name")).expect("shipped");
     assert_eq!(shop.partition_by, ["table", "_ingest_date"]);
-    for (topic, is_taken) in [("lake.public.orders", true), ("__debezium-heartbeat.lake", true), ("other.public.x", false)] {
+    for (topic, is_taken) in
+        [("lake.public.orders", true), ("__debezium-heartbeat.lake", true), ("other.public.x", false)]
+    {
         assert_eq!(!catalog.topic_claims(topic).is_empty(), is_taken, "{topic}");
     }
     let flights = catalog.get(&"raw/flights".parse().expect("a name")).expect("shipped");

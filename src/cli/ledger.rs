@@ -64,7 +64,7 @@ pub async fn run(context: &Context, args: &LedgerArgs) -> Result<Exit> {
     };
     found.retain(|row| {
         status.is_none_or(|status| row.status == status)
-            && glob.as_ref().is_none_or(|glob| glob.is_match(&row.source.path))
+            && glob.as_ref().is_none_or(|glob| row.source.path().is_some_and(|path| glob.is_match(path)))
     });
     if let Some(limit) = args.limit {
         found.drain(..found.len().saturating_sub(limit));
@@ -99,7 +99,7 @@ fn short(rows: &[LedgerRow]) -> Grid {
         grid.push(vec![
             row.settled_at.into(),
             row.table.as_ref().map(ToString::to_string).into(),
-            row.source.path.as_str().into(),
+            row.source.to_string().into(),
             row.status.as_str().into(),
             row.counts.rows_in.into(),
             row.counts.loaded.into(),
@@ -117,6 +117,11 @@ fn whole(rows: &[LedgerRow]) -> Grid {
         "table_id",
         "batch_id",
         "path",
+        "topic",
+        "epoch",
+        "partition",
+        "first",
+        "last",
         "etag",
         "last_modified",
         "sequencer",
@@ -139,12 +144,17 @@ fn whole(rows: &[LedgerRow]) -> Grid {
             row.table.as_ref().map(ToString::to_string).into(),
             row.table_id.clone().into(),
             row.batch_id.to_string().into(),
-            row.source.path.as_str().into(),
-            row.source.etag.as_str().into(),
-            row.source.last_modified.into(),
-            row.source.sequencer.clone().into(),
+            row.source.path().map(str::to_owned).into(),
+            row.source.range().map(|range| range.topic.clone()).into(),
+            row.source.range().and_then(|range| range.epoch.clone()).into(),
+            row.source.range().map(|range| i64::from(range.partition)).into(),
+            row.source.range().map(|range| range.first).into(),
+            row.source.range().map(|range| range.last).into(),
+            row.source.file().map(|version| version.etag.clone()).into(),
+            row.source.modified().into(),
+            row.source.file().and_then(|version| version.sequencer.clone()).into(),
             row.sha256.clone().into(),
-            Cell::Bytes(row.source.bytes),
+            Cell::Bytes(row.source.bytes()),
             row.status.as_str().into(),
             row.reason.clone().into(),
             row.counts.rows_in.into(),
@@ -164,7 +174,7 @@ fn whole(rows: &[LedgerRow]) -> Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{Counts, FileVersion};
+    use crate::manifest::{Counts, FileVersion, StreamRange};
     use crate::name::BatchId;
     use chrono::DateTime;
 
@@ -179,7 +189,8 @@ mod tests {
                 bytes: 42,
                 last_modified: DateTime::UNIX_EPOCH,
                 sequencer: None,
-            },
+            }
+            .into(),
             sha256: None,
             status,
             reason: reason.map(str::to_owned),
@@ -190,9 +201,19 @@ mod tests {
             first_seen: DateTime::UNIX_EPOCH,
             settled_at: DateTime::from_timestamp(1_709_287_445, 0).unwrap(),
         };
+        let piece = StreamRange {
+            topic: "lake.public.orders".to_owned(),
+            epoch: None,
+            partition: 2,
+            first: 100,
+            last: 163,
+            bytes: 42_000,
+            newest: DateTime::from_timestamp(1_709_287_000, 0),
+        };
         vec![
             row(Some("raw/trips"), "trips/a.csv", Status::Loaded, None),
             row(None, "x/b.txt", Status::Ignored, Some("no contract takes this file")),
+            LedgerRow { source: piece.into(), ..row(Some("bronze/shop"), "", Status::Loaded, None) },
         ]
     }
 

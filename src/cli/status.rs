@@ -87,6 +87,17 @@ fn remarks(now: &Status) -> Vec<String> {
         lines.push(format!("{messages} messages that name no file: `alluvium ledger --status failed`"));
     }
     for table in &now.tables {
+        lines.extend(
+            table
+                .lost
+                .iter()
+                .map(|lost| format!("{}: lost: {lost}; set the consumer group back before them", table.table)),
+        );
+        lines.extend(table.gaps.iter().map(|gap| {
+            let since =
+                gap.since.map_or_else(String::new, |since| format!(" since {}", since.format("%Y-%m-%d %H:%M:%SZ")));
+            format!("{}: notice: {gap} have not come{since}; harmless if the topic has such holes", table.table)
+        }));
         if let Some(error) = &table.last_error {
             lines.push(format!("{}: last error: {error}", table.table));
         }
@@ -98,6 +109,7 @@ fn remarks(now: &Status) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::pipeline::status::TableStatus;
+    use crate::pipeline::streams::Stretch;
     use chrono::DateTime;
     use std::collections::BTreeMap;
 
@@ -113,6 +125,8 @@ mod tests {
             staged: 0,
             failed: 0,
             missing: 0,
+            lost: Vec::new(),
+            gaps: Vec::new(),
             refused: 0,
             quarantined: 0,
             behind: BTreeMap::new(),
@@ -128,9 +142,22 @@ mod tests {
             last_error: Some("trips/a.csv: the disk is full; free some space".to_owned()),
             ..table("raw/trips")
         };
+        let stretch = |first: i64, last: i64, pieces: usize| Stretch {
+            topic: "lake.public.orders".to_owned(),
+            epoch: None,
+            partition: 2,
+            first,
+            last,
+            offsets: 9,
+            pieces,
+            since: DateTime::from_timestamp(1_709_287_445, 0),
+        };
+        let bronze =
+            TableStatus { lost: vec![stretch(5, 13, 1)], gaps: vec![stretch(20, 90, 3)], ..table("bronze/shop") };
         let derived = TableStatus { behind: BTreeMap::from([("raw/trips".to_owned(), 1)]), ..table("aggregate/trips") };
         let empty = TableStatus { version: None, rows: None, committed_at: None, ..table("raw/flights") };
-        let now = Status { at: DateTime::UNIX_EPOCH, tables: vec![raw, derived, empty], unclaimed: 4, unreadable: 1 };
+        let tables = vec![raw, derived, empty, bronze];
+        let now = Status { at: DateTime::UNIX_EPOCH, tables, unclaimed: 4, unreadable: 1 };
         insta::assert_snapshot!(format!("{}{}", grid(&now).text(None, false), remarks(&now).join("\n")));
     }
 }

@@ -309,8 +309,9 @@ async fn change_of(
             .rows
             .iter()
             .filter(brings_version)
-            .map(|row| row.source.path.clone())
+            .filter_map(|row| row.source.path())
             .filter(|path| known.standing(path).next().is_some())
+            .map(str::to_owned)
             .collect();
         if !replaced.is_empty() {
             let (removes, kept) = rows::without_paths(lake, snapshot, &replaced).await?;
@@ -343,9 +344,10 @@ fn info_of(plan: &Plan, add_columns: &[String], evolved: bool) -> Map<String, Va
 async fn leave_out(lake: &Lake, contract: &Contract, plan: &Plan, position: usize, error: &Error) -> Result<()> {
     let row = &plan.rows[position];
     let Some(generation) = row.generation else { return Ok(()) };
-    tracing::warn!(table.name = %contract.table, path = %row.source.path, "batch left out: {}", error.describe());
+    tracing::warn!(table.name = %contract.table, source = %row.source, "batch left out: {}", error.describe());
     let is_damaged = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt);
-    if row.contract_hash != contract.hash || is_damaged {
+    // What was delivered is not delivered again: a piece of a stream rests, whatever contract it was staged under.
+    if is_damaged || row.contract_hash != contract.hash && row.source.file().is_some() {
         return staging::put_marker(lake, &layout::marker_gone(&contract.table, &row.batch_id, generation)).await;
     }
     let note = Note {
@@ -383,7 +385,7 @@ async fn record_unclaimed(lake: &Lake) -> Result<usize> {
                 table: None,
                 table_id: None,
                 batch_id: crate::name::BatchId::of_file("", &unclaimed.source.path, &unclaimed.source.etag),
-                source: unclaimed.source,
+                source: unclaimed.source.into(),
                 sha256: None,
                 status: unclaimed.status,
                 reason: Some(unclaimed.reason),

@@ -42,8 +42,9 @@ impl Seen {
     }
 
     fn news(&mut self, batch: &RecordBatch) -> Result<BooleanArray> {
-        let column =
-            batch.column_by_name(EVENT).ok_or_else(|| Error::corrupt("quarantine of change events: no column `event`"))?;
+        let column = batch
+            .column_by_name(EVENT)
+            .ok_or_else(|| Error::corrupt("quarantine of change events: no column `event`"))?;
         let column = cast(column, &DataType::Binary)?;
         let events = column.as_binary::<i32>();
         let is_new = |row: usize| events.is_null(row) || self.0.insert(Sha256::digest(events.value(row)).into());

@@ -253,12 +253,13 @@ async fn put(lake: &Lake, contract: &Contract, source: FileVersion, place: Place
         table_id: place.table_id.to_owned(),
         batch_id: place.batch_id,
         generation: place.generation,
-        source,
+        source: source.into(),
         sha256: read.sha256,
         contract_hash: contract.hash.clone(),
         status: read.status,
         reason: read.reason,
         counts: read.counts,
+        apart: None,
         add_columns: read.add_columns,
         files: read.files,
         rejects: read.rejects,
@@ -269,11 +270,11 @@ async fn put(lake: &Lake, contract: &Contract, source: FileVersion, place: Place
     staging::put_manifest(lake, &manifest).await?;
     if manifest.status == Status::Refused {
         let reason = manifest.reason.as_deref().unwrap_or_default();
-        tracing::warn!(table.name = %contract.table, path = %manifest.source.path, reason, "file refused");
+        tracing::warn!(table.name = %contract.table, path = %manifest.source, reason, "file refused");
     }
     tracing::info!(
         table.name = %contract.table,
-        path = %manifest.source.path,
+        path = %manifest.source,
         batch.id = %manifest.batch_id,
         status = manifest.status.as_str(),
         rows.in = manifest.counts.rows_in,
@@ -300,12 +301,13 @@ async fn supersede(lake: &Lake, contract: &Contract, version: &FileVersion) -> R
         table_id: snapshot.table_id().to_owned(),
         batch_id,
         generation,
-        source: version.clone(),
+        source: version.clone().into(),
         sha256: None,
         contract_hash: contract.hash.clone(),
         status: Status::Superseded,
         reason: Some("overwritten before it could be read".to_owned()),
         counts: Counts::default(),
+        apart: None,
         add_columns: Vec::new(),
         files: Vec::new(),
         rejects: None,

@@ -1,22 +1,24 @@
-//! The ledger: one row for every file version that was ever decided about. A Delta table like any other, partitioned by
-//! table, kept in memory as an index that grows with the files added since it was last read.
+//! The ledger: one row for every file version and every piece of a stream that was ever decided about. A Delta table like
+//! any other, partitioned by table, kept in memory as an index that grows with the files added since it was last read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
-};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
-use crate::manifest::{Counts, FileVersion, PlannedRow, Status};
+use crate::manifest::{BatchSource, Counts, FileVersion, PlannedRow, Status, StreamRange};
 use crate::name::{BatchId, TableName};
+use crate::offsets::Offsets;
 use crate::pipeline::lake::Lake;
 use crate::table::{Change, Outcome, Snapshot, Table, TableSpec, Writer, WriterOptions};
+
+mod stored;
+
+pub use stored::schema;
+use stored::{row_at, to_batch};
 
 /// How often a commit to the ledger is tried again when somebody else was quicker.
 const ATTEMPTS: usize = 50;
@@ -36,8 +38,8 @@ pub struct LedgerRow {
     pub table_id: Option<String>,
     /// The batch.
     pub batch_id: BatchId,
-    /// The file version.
-    pub source: FileVersion,
+    /// Where its records came from.
+    pub source: BatchSource,
     /// SHA-256 of the content.
     pub sha256: Option<String>,
     /// What became of it.
@@ -86,148 +88,6 @@ impl LedgerRow {
     }
 }
 
-fn timestamp() -> DataType {
-    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
-}
-
-/// The ledger's columns, in order. `topic` to `last` belong to change streams.
-#[must_use]
-pub fn schema() -> SchemaRef {
-    let text = |name: &str| Field::new(name, DataType::Utf8, true);
-    let long = |name: &str| Field::new(name, DataType::Int64, true);
-    let time = |name: &str| Field::new(name, timestamp(), true);
-    Arc::new(Schema::new(vec![
-        text("table"),
-        text("table_id"),
-        text("batch_id"),
-        text("path"),
-        text("topic"),
-        text("epoch"),
-        Field::new("partition", DataType::Int32, true),
-        long("first"),
-        long("last"),
-        text("etag"),
-        time("last_modified"),
-        text("sequencer"),
-        text("sha256"),
-        long("bytes"),
-        text("status"),
-        text("reason"),
-        long("rows_in"),
-        long("loaded"),
-        long("quarantined"),
-        long("ignored"),
-        text("contract_hash"),
-        long("txn"),
-        long("attempts"),
-        time("first_seen"),
-        time("settled_at"),
-    ]))
-}
-
-fn to_batch(rows: &[LedgerRow]) -> Result<RecordBatch> {
-    let text = |pick: &dyn Fn(&LedgerRow) -> Option<String>| -> ArrayRef {
-        Arc::new(rows.iter().map(pick).collect::<StringArray>())
-    };
-    let long = |pick: &dyn Fn(&LedgerRow) -> Option<i64>| -> ArrayRef {
-        Arc::new(rows.iter().map(pick).collect::<Int64Array>())
-    };
-    let time = |pick: &dyn Fn(&LedgerRow) -> DateTime<Utc>| -> ArrayRef {
-        let micros = rows.iter().map(|row| Some(pick(row).timestamp_micros()));
-        Arc::new(micros.collect::<TimestampMicrosecondArray>().with_timezone("UTC"))
-    };
-    let count = |value: u64| i64::try_from(value).ok();
-    let columns = vec![
-        text(&|row| row.table.as_ref().map(ToString::to_string)),
-        text(&|row| row.table_id.clone()),
-        text(&|row| Some(row.batch_id.to_string())),
-        text(&|row| Some(row.source.path.clone())),
-        text(&|_| None),
-        text(&|_| None),
-        Arc::new(Int32Array::new_null(rows.len())),
-        long(&|_| None),
-        long(&|_| None),
-        text(&|row| Some(row.source.etag.clone())),
-        time(&|row| row.source.last_modified),
-        text(&|row| row.source.sequencer.clone()),
-        text(&|row| row.sha256.clone()),
-        long(&|row| count(row.source.bytes)),
-        text(&|row| Some(row.status.as_str().to_owned())),
-        text(&|row| row.reason.clone()),
-        long(&|row| count(row.counts.rows_in)),
-        long(&|row| count(row.counts.loaded)),
-        long(&|row| count(row.counts.quarantined)),
-        long(&|row| count(row.counts.ignored)),
-        text(&|row| row.contract_hash.clone()),
-        long(&|row| row.txn),
-        long(&|row| Some(i64::from(row.attempts))),
-        time(&|row| row.first_seen),
-        time(&|row| row.settled_at),
-    ];
-    Ok(RecordBatch::try_new(schema(), columns)?)
-}
-
-fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
-    batch.column_by_name(name).ok_or_else(|| Error::corrupt(format!("ledger: no column `{name}`")))
-}
-
-fn text_at(batch: &RecordBatch, name: &str, row: usize) -> Result<Option<String>> {
-    let array = column(batch, name)?
-        .as_string_opt::<i32>()
-        .ok_or_else(|| Error::corrupt(format!("ledger: column `{name}` is not text")))?;
-    Ok((!array.is_null(row)).then(|| array.value(row).to_owned()))
-}
-
-fn long_at(batch: &RecordBatch, name: &str, row: usize) -> Result<Option<i64>> {
-    let array = column(batch, name)?
-        .as_primitive_opt::<Int64Type>()
-        .ok_or_else(|| Error::corrupt(format!("ledger: column `{name}` is not int64")))?;
-    Ok((!array.is_null(row)).then(|| array.value(row)))
-}
-
-fn time_at(batch: &RecordBatch, name: &str, row: usize) -> Result<DateTime<Utc>> {
-    let array = column(batch, name)?
-        .as_primitive_opt::<TimestampMicrosecondType>()
-        .ok_or_else(|| Error::corrupt(format!("ledger: column `{name}` is not a timestamp")))?;
-    let micros = if array.is_null(row) { 0 } else { array.value(row) };
-    Ok(DateTime::from_timestamp_micros(micros).unwrap_or_default())
-}
-
-fn row_at(batch: &RecordBatch, row: usize) -> Result<LedgerRow> {
-    let count = |name: &str| -> Result<u64> {
-        Ok(u64::try_from(long_at(batch, name, row)?.unwrap_or_default()).unwrap_or_default())
-    };
-    let required = |name: &str| -> Result<String> {
-        text_at(batch, name, row)?.ok_or_else(|| Error::corrupt(format!("ledger: a row without `{name}`")))
-    };
-    Ok(LedgerRow {
-        table: text_at(batch, "table", row)?.map(|name| name.parse()).transpose()?,
-        table_id: text_at(batch, "table_id", row)?,
-        batch_id: BatchId::from(required("batch_id")?),
-        source: FileVersion {
-            path: required("path")?,
-            etag: text_at(batch, "etag", row)?.unwrap_or_default(),
-            bytes: count("bytes")?,
-            last_modified: time_at(batch, "last_modified", row)?,
-            sequencer: text_at(batch, "sequencer", row)?,
-        },
-        sha256: text_at(batch, "sha256", row)?,
-        status: required("status")?.parse()?,
-        reason: text_at(batch, "reason", row)?,
-        counts: Counts {
-            rows_in: count("rows_in")?,
-            loaded: count("loaded")?,
-            quarantined: count("quarantined")?,
-            ignored: count("ignored")?,
-        },
-        contract_hash: text_at(batch, "contract_hash", row)?,
-        txn: long_at(batch, "txn", row)?,
-        attempts: u32::try_from(count("attempts")?).unwrap_or(u32::MAX),
-        first_seen: time_at(batch, "first_seen", row)?,
-        settled_at: time_at(batch, "settled_at", row)?,
-    })
-}
-
 /// What the ledger says about one table (by its Delta id).
 #[derive(Debug, Default, Clone)]
 pub struct TableLedger {
@@ -235,6 +95,25 @@ pub struct TableLedger {
     pub batches: HashMap<BatchId, LedgerRow>,
     /// All terminal batches of each path, in the ledger's order.
     pub paths: HashMap<String, Vec<BatchId>>,
+    /// The offsets of each stream that were delivered.
+    pub streams: HashMap<Stream, Offsets>,
+}
+
+/// One partition of one incarnation of a topic.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stream {
+    /// The topic.
+    pub topic: String,
+    /// Its incarnation.
+    pub epoch: Option<String>,
+    /// The partition.
+    pub partition: i32,
+}
+
+impl From<&StreamRange> for Stream {
+    fn from(range: &StreamRange) -> Self {
+        Self { topic: range.topic.clone(), epoch: range.epoch.clone(), partition: range.partition }
+    }
 }
 
 impl TableLedger {
@@ -259,11 +138,12 @@ impl TableLedger {
     /// refused; what comes later of the same version took records out.
     #[must_use]
     pub fn quarantined(&self) -> u64 {
-        let mut waiting: u64 = 0;
+        let delivered = self.batches.values().filter(|row| row.source.range().is_some());
+        let mut waiting: u64 = delivered.map(|row| row.counts.quarantined).sum();
         for path in self.paths.keys() {
             let mut known = HashSet::new();
             for row in self.standing(path) {
-                if known.insert(row.source.etag.as_str()) {
+                if known.insert(row.source.file().map(|version| version.etag.as_str())) {
                     waiting += row.counts.quarantined;
                 } else {
                     waiting = waiting.saturating_sub(row.counts.loaded);
@@ -273,12 +153,28 @@ impl TableLedger {
         waiting
     }
 
+    /// The offsets of a piece of a stream that no batch brought yet, as intervals.
+    #[must_use]
+    pub fn missing(&self, range: &StreamRange) -> Vec<(i64, i64)> {
+        match self.streams.get(&Stream::from(range)) {
+            Some(delivered) => delivered.missing(range.first, range.last),
+            None => vec![(range.first, range.last)],
+        }
+    }
+
     fn insert(&mut self, row: LedgerRow) {
         if self.is_terminal(&row.batch_id) {
             return;
         }
         if row.status.is_terminal() {
-            self.paths.entry(row.source.path.clone()).or_default().push(row.batch_id.clone());
+            match &row.source {
+                BatchSource::File(version) => {
+                    self.paths.entry(version.path.clone()).or_default().push(row.batch_id.clone());
+                }
+                BatchSource::Stream(range) => {
+                    self.streams.entry(Stream::from(range)).or_default().insert(range.first, range.last);
+                }
+            }
         }
         self.batches.insert(row.batch_id.clone(), row);
     }
@@ -349,7 +245,9 @@ impl Index {
                 Some(id) => self.tables.entry(id).or_default().insert(row),
                 None => {
                     self.unreadable += u64::from(row.status == Status::Failed);
-                    self.unclaimed.entry(row.source.path).or_default().insert(row.source.etag);
+                    if let BatchSource::File(version) = row.source {
+                        self.unclaimed.entry(version.path).or_default().insert(version.etag);
+                    }
                 }
             }
         }
@@ -406,7 +304,8 @@ impl Guard<'_> {
             Self::Txn(app, number) => Ok(snapshot.txn(app).await?.unwrap_or_default() >= *number),
             Self::Unclaimed(rows) => {
                 let index = index_at(lake, snapshot).await?;
-                Ok(rows.iter().all(|row| index.is_unclaimed(&row.source.path, &row.source.etag)))
+                let is_known = |version: &FileVersion| index.is_unclaimed(&version.path, &version.etag);
+                Ok(rows.iter().all(|row| row.source.file().is_some_and(is_known)))
             }
         }
     }
@@ -477,6 +376,10 @@ async fn append(lake: &Lake, rows: &[LedgerRow], guard: &Guard<'_>) -> Result<()
     }
 }
 
+fn order_of_stream(row: &LedgerRow) -> Option<(Stream, i64)> {
+    row.source.range().map(|range| (Stream::from(range), range.first))
+}
+
 /// All rows of the ledger as batches, for commands that show it.
 pub async fn rows(lake: &Lake, only: Option<&TableName>) -> Result<Vec<LedgerRow>> {
     let snapshot = table(lake).await?.snapshot().await?;
@@ -492,6 +395,6 @@ pub async fn rows(lake: &Lake, only: Option<&TableName>) -> Result<Vec<LedgerRow
             }
         }
     }
-    found.sort_by(|a, b| (a.settled_at, &a.source.path).cmp(&(b.settled_at, &b.source.path)));
+    found.sort_by_cached_key(|row| (row.settled_at, row.source.path().map(str::to_owned), order_of_stream(row)));
     Ok(found)
 }

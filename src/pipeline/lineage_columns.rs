@@ -34,7 +34,7 @@ pub fn added(batch: &RecordBatch, contract: &Contract) -> Vec<String> {
 pub fn complete(
     batch: &RecordBatch,
     table: &Schema,
-    path: &str,
+    path: Option<&str>,
     batch_id: &BatchId,
     at: DateTime<Utc>,
 ) -> Result<RecordBatch> {
@@ -45,7 +45,10 @@ pub fn complete(
         fields.push(Arc::new(Field::new(name, data_type, false)));
         columns.push(array);
     };
-    push(FILE, DataType::Utf8, repeated(path, rows));
+    // A record that was delivered is of no file.
+    if let Some(path) = path {
+        push(FILE, DataType::Utf8, repeated(path, rows));
+    }
     push(BATCH_ID, DataType::Utf8, repeated(batch_id.as_str(), rows));
     let instants = TimestampMicrosecondArray::from_value(at.timestamp_micros(), rows).with_timezone("UTC");
     push(INGESTED_AT, DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), Arc::new(instants));

@@ -10,6 +10,7 @@
 //! ```
 
 pub mod commit;
+pub mod deliver;
 pub mod distinct;
 pub mod drift;
 pub mod ingest;
@@ -29,6 +30,7 @@ pub mod settle;
 pub mod sift;
 pub mod staging;
 pub mod status;
+pub mod streams;
 pub mod tables;
 pub mod upsert;
 pub mod versions;

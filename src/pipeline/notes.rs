@@ -148,7 +148,7 @@ pub async fn note(
         version: 1,
         table: contract.table.clone(),
         batch_id,
-        source: source.clone(),
+        source: source.clone().into(),
         status,
         reason: reason.to_owned(),
         transient,

@@ -1,13 +1,16 @@
 //! Plan: decide about everything that was sifted, and write the decision down before anything is committed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::error::{Error, Result};
 use crate::layout;
-use crate::manifest::{Counts, Manifest, Plan, PlannedRow, Redrive, StagedFormat, Status};
+use crate::manifest::{
+    BatchSource, Counts, FileVersion, Manifest, Plan, PlannedRow, Redrive, StagedFormat, Status, StreamRange,
+};
 use crate::name::BatchId;
+use crate::offsets::Offsets;
 use crate::pipeline::lake::Lake;
-use crate::pipeline::ledger::{LedgerRow, TableLedger};
+use crate::pipeline::ledger::{LedgerRow, Stream, TableLedger};
 use crate::pipeline::sift::Sifted;
 use crate::pipeline::versions::{self, Candidate, Decision};
 use crate::pipeline::{notes, redrive, staging};
@@ -32,10 +35,15 @@ pub async fn make(
     let manifests = &next_slice(&sifted.manifests);
     let mut rows: Vec<PlannedRow> = sifted.notes.iter().map(|(note, paths)| note_row(note, paths)).collect();
     let mut decisions = decide(lake, contract, manifests, known).await?;
+    let mut delivered = Delivered { known, planned: HashMap::new() };
     for (position, manifest) in manifests.iter().enumerate() {
         let notes = sifted.notes_of_manifests.get(&manifest.batch_id).cloned().unwrap_or_default();
         let decision = decisions.remove(&position).unwrap_or(Decision { status: manifest.status, reason: None });
-        rows.push(batch_row(manifest, decision, notes));
+        let mut row = batch_row(manifest, decision, notes);
+        if let BatchSource::Stream(range) = &manifest.source {
+            trim(&mut row, delivered.news(range), manifest)?;
+        }
+        rows.push(row);
     }
     if rows.is_empty() {
         return Ok(None);
@@ -67,6 +75,45 @@ fn next_slice(sifted: &[Manifest]) -> Vec<Manifest> {
     redrives.take(MOST_BATCHES).cloned().collect()
 }
 
+/// Offsets that were delivered before, in the ledger or earlier in the plan.
+struct Delivered<'a> {
+    known: &'a TableLedger,
+    planned: HashMap<Stream, Offsets>,
+}
+
+impl Delivered<'_> {
+    /// The offsets of a piece that nothing brought before, as intervals; from now on it has.
+    fn news(&mut self, range: &StreamRange) -> Vec<(i64, i64)> {
+        let stream = Stream::from(range);
+        let known = || self.known.streams.get(&stream).cloned().unwrap_or_default();
+        let offsets = self.planned.entry(stream.clone()).or_insert_with(known);
+        let news = offsets.missing(range.first, range.last);
+        offsets.insert(range.first, range.last);
+        news
+    }
+}
+
+/// Leaves of a piece of a stream what is new.
+fn trim(row: &mut PlannedRow, news: Vec<(i64, i64)>, manifest: &Manifest) -> Result<()> {
+    let Some(range) = manifest.source.range() else { return Ok(()) };
+    if news == [(range.first, range.last)] {
+        return Ok(());
+    }
+    let apart = manifest.apart.as_ref().ok_or_else(|| {
+        Error::corrupt(format!("{}: the manifest of {range} does not say what its records are", manifest.table))
+    })?;
+    row.counts = apart.counts(&news);
+    if news.is_empty() {
+        row.status = Status::Duplicate;
+        row.reason = Some("other batches brought all of its offsets".to_owned());
+        row.files.clear();
+        row.rejects = None;
+    } else {
+        row.kept = Some(news);
+    }
+    Ok(())
+}
+
 /// Puts the plan under a number of its own. Taken or not surely written: another number.
 async fn put(lake: &Lake, plan: &mut Plan) -> Result<()> {
     let mut last_error = None;
@@ -89,35 +136,36 @@ async fn decide(
     manifests: &[Manifest],
     known: &TableLedger,
 ) -> Result<BTreeMap<usize, Decision>> {
-    let mut by_path: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    let mut by_path: BTreeMap<&str, Vec<(usize, &FileVersion)>> = BTreeMap::new();
     let mut decisions = redrive::refused(lake, contract, manifests, known).await?;
     for (position, manifest) in manifests.iter().enumerate() {
         // Single records belong to a version that was decided about before.
         let is_version = manifest.redrive.as_ref().is_none_or(Redrive::is_whole) && !decisions.contains_key(&position);
-        if is_version && matches!(manifest.status, Status::Loaded | Status::Empty) {
-            by_path.entry(&manifest.source.path).or_default().push(position);
+        if let Some(version) = manifest.source.file()
+            && is_version
+            && matches!(manifest.status, Status::Loaded | Status::Empty)
+        {
+            by_path.entry(&version.path).or_default().push((position, version));
         }
     }
     for (path, positions) in &by_path {
         let standing: Vec<&LedgerRow> = known.standing(path).collect();
-        let versions: BTreeSet<&str> = positions
-            .iter()
-            .map(|position| manifests[*position].source.etag.as_str())
-            .chain(standing.iter().map(|row| row.source.etag.as_str()))
-            .collect();
+        let stood = standing.iter().filter_map(|row| row.source.file());
+        let versions: BTreeSet<&str> =
+            positions.iter().map(|(_, version)| *version).chain(stood).map(|version| version.etag.as_str()).collect();
         // Asked after the listing: the version that is landed now is the newest, whatever its times say.
         let landed = if versions.len() > 1 { lake.landing.head(path).await? } else { None };
         let candidates: Vec<Candidate<'_>> = positions
             .iter()
-            .map(|position| Candidate {
-                source: &manifests[*position].source,
+            .map(|(position, version)| Candidate {
+                source: version,
                 sha256: manifests[*position].sha256.as_deref(),
                 found: manifests[*position].status,
             })
             .collect();
         let landed = landed.as_ref().map(|version| version.etag.as_str());
         let judged = versions::judge(contract.on_overwrite, &candidates, &standing, landed);
-        decisions.extend(positions.iter().copied().zip(judged));
+        decisions.extend(positions.iter().map(|(position, _)| *position).zip(judged));
     }
     if contract.write_mode == WriteMode::Overwrite {
         only_the_greatest(manifests, known, &mut decisions);
@@ -131,11 +179,12 @@ fn only_the_greatest(manifests: &[Manifest], known: &TableLedger, decisions: &mu
     let planned = decisions
         .iter()
         .filter(|(_, decision)| decision.status.stands())
-        .map(|(position, _)| manifests[*position].source.path.clone())
+        .filter_map(|(position, _)| manifests[*position].source.path().map(str::to_owned))
         .max();
     let Some(greatest) = stored.max(planned) else { return };
     for (position, decision) in decisions {
-        if decision.status.stands() && manifests[*position].source.path < greatest {
+        let is_less = manifests[*position].source.path().is_some_and(|path| *path < *greatest);
+        if decision.status.stands() && is_less {
             *decision =
                 Decision { status: Status::Superseded, reason: Some("write_mode: overwrite keeps the greatest file") };
         }
@@ -148,6 +197,7 @@ fn note_row(note: &crate::manifest::Note, paths: &[String]) -> PlannedRow {
         generation: None,
         notes: paths.to_vec(),
         source: note.source.clone(),
+        kept: None,
         sha256: None,
         contract_hash: note.contract_hash.clone(),
         status: note.status,
@@ -172,6 +222,7 @@ fn batch_row(manifest: &Manifest, decision: Decision, notes: Vec<String>) -> Pla
         generation: Some(manifest.generation),
         notes,
         source: manifest.source.clone(),
+        kept: None,
         sha256: manifest.sha256.clone(),
         contract_hash: manifest.contract_hash.clone(),
         status: decision.status,

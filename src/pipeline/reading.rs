@@ -369,7 +369,7 @@ impl<'a> RowSink<'a> {
             Target::Arrow(sink) => sink.write(batch),
             Target::Parquet(writer, schema) => {
                 let (now, batch_id) = (job.lake.clock.now(), &job.scope.batch_id);
-                let whole = lineage_columns::complete(batch, schema, &job.version.path, batch_id, now)?;
+                let whole = lineage_columns::complete(batch, schema, Some(&job.version.path), batch_id, now)?;
                 job.handle.block_on(writer.write(&conform(&whole, schema)?))
             }
             Target::Nowhere => Ok(()),

@@ -82,7 +82,7 @@ pub async fn redrive(lake: &Lake, contract: &Arc<Contract>, dry_run: bool) -> Re
     let mut done = Vec::new();
     for (origin, waiting) in waiting(lake, contract).await? {
         // Rows of a table of that name that was dropped have no row in this one's ledger.
-        let Some(source) = known.batches.get(&origin).map(|row| row.source.clone()) else { continue };
+        let Some(source) = known.batches.get(&origin).and_then(|row| row.source.file().cloned()) else { continue };
         if waiting.whole {
             let redrive = Redrive { of: origin.clone(), records: Vec::new() };
             done.push(one(lake, contract, &snapshot, &source, redrive, known, dry_run).await?);
@@ -169,12 +169,13 @@ async fn stage(
         table_id: table_id.to_owned(),
         batch_id,
         generation,
-        source: source.clone(),
+        source: source.clone().into(),
         sha256: read.sha256,
         contract_hash: contract.hash.clone(),
         status: read.status,
         reason: Some(reason),
         counts: read.counts,
+        apart: None,
         add_columns: read.add_columns,
         files: read.files,
         rejects: read.rejects,
@@ -193,7 +194,7 @@ const GONE: &str =
 /// Whether a version's records are part of the table: under `append` those of every version are.
 fn stands(contract: &Contract, source: &FileVersion, known: &TableLedger) -> bool {
     let last = known.standing(&source.path).next_back();
-    let is_last = last.is_some_and(|row| row.source.etag == source.etag);
+    let is_last = last.and_then(|row| row.source.file()).is_some_and(|version| version.etag == source.etag);
     if contract.write_mode == WriteMode::Overwrite {
         let greatest = known.paths.keys().filter(|path| known.standing(path).next().is_some()).max();
         return is_last && greatest == Some(&source.path);
@@ -225,7 +226,8 @@ pub(crate) async fn refused(
             "the contract was changed after the redrive: redrive again"
         } else if !is_waiting {
             "its records were redriven before"
-        } else if !redrive.is_whole() && !stands(contract, &manifest.source, known) {
+        } else if !redrive.is_whole() && manifest.source.file().is_some_and(|version| !stands(contract, version, known))
+        {
             REPLACED
         } else {
             continue;
@@ -242,8 +244,7 @@ pub(crate) async fn waiting(lake: &Lake, contract: &Contract) -> Result<BTreeMap
     let snapshot = table.snapshot().await?;
     // A line that is no change event stays none; what can be redriven of such a table is a whole file.
     let event = contract.events().map(|_| EVENT);
-    let columns: Vec<String> =
-        ["batch_id", "record", "resolved"].into_iter().chain(event).map(str::to_owned).collect();
+    let columns: Vec<String> = ["batch_id", "record", "resolved"].into_iter().chain(event).map(str::to_owned).collect();
     for file in snapshot.files()?.iter() {
         let mut batches = snapshot.read(file, Some(&columns)).await?;
         while let Some(batch) = batches.try_next().await? {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Int64Type, SchemaRef};
 use chrono::TimeDelta;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -16,7 +16,7 @@ use crate::manifest::{Plan, PlannedRow, StagedFile, StagedFormat};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::{lineage_columns, staging};
 use crate::schema::Contract;
-use crate::schema::lineage::FILE;
+use crate::schema::lineage::{FILE, OFFSET};
 use crate::table::{DataFile, Snapshot, Writer, WriterOptions, conform};
 
 /// Rows below which one writer makes one file: two would only make two small ones.
@@ -144,18 +144,40 @@ pub async fn staged_rows(
 ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
     match file.format {
         StagedFormat::Arrow => {
-            let (path, batch_id) = (row.source.path.clone(), row.rows_of().clone());
             let table = snapshot.schema();
-            let complete = move |batch| lineage_columns::complete(&batch, &table, &path, &batch_id, at);
-            Ok(staging::read_arrow(lake, file).map(move |batch| batch.and_then(&complete)).boxed())
+            let (path, batch_id) = (row.source.path().map(str::to_owned), row.rows_of().clone());
+            let complete = move |batch| lineage_columns::complete(&batch, &table, path.as_deref(), &batch_id, at);
+            Ok(kept_of(staging::read_arrow(lake, file).map(move |batch| batch.and_then(&complete)).boxed(), row))
         }
         StagedFormat::Parquet => {
             let Some(stored) = as_table_file(snapshot, file, 0) else {
                 return Err(Error::corrupt(format!("staged file {} is not in the table's folder", file.path)));
             };
-            snapshot.read(&stored, None).await
+            Ok(kept_of(snapshot.read(&stored, None).await?, row))
         }
     }
+}
+
+/// Of a piece of a stream, the rows that the plan keeps.
+fn kept_of(rows: BoxStream<'static, Result<RecordBatch>>, row: &PlannedRow) -> BoxStream<'static, Result<RecordBatch>> {
+    match row.kept.clone() {
+        None => rows,
+        Some(kept) => rows.map(move |batch| of_offsets(batch?, Some(&kept), OFFSET)).boxed(),
+    }
+}
+
+/// The rows at some offsets, told by `column`; all rows when none are named.
+pub fn of_offsets(batch: RecordBatch, kept: Option<&[(i64, i64)]>, column: &str) -> Result<RecordBatch> {
+    let Some(kept) = kept else { return Ok(batch) };
+    let offsets = batch
+        .column_by_name(column)
+        .and_then(|column| column.as_primitive_opt::<Int64Type>())
+        .ok_or_else(|| Error::corrupt(format!("rows of a stream have no column `{column}`")))?;
+    let is_kept = |offset: Option<i64>| {
+        offset.is_some_and(|offset| kept.iter().any(|(first, last)| (*first..=*last).contains(&offset)))
+    };
+    let mask: BooleanArray = offsets.iter().map(|offset| Some(is_kept(offset))).collect();
+    Ok(filter_record_batch(&batch, &mask)?)
 }
 
 /// A staged Parquet file becomes a table file as it is when nothing about it could be wrong: same contract, same columns,
@@ -169,6 +191,7 @@ async fn adopt(
     file: &StagedFile,
 ) -> Result<Option<DataFile>> {
     if file.format != StagedFormat::Parquet
+        || row.kept.is_some()
         || row.contract_hash != contract.hash
         || snapshot.partition_by() != contract.partition_by
         || schema.fields().len() != crate::schema::arrow::ingested_schema(contract).fields().len()

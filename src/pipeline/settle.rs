@@ -10,16 +10,20 @@ use crate::layout;
 use crate::manifest::{Plan, StagedFile};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::{self, LedgerRow};
-use crate::pipeline::{APP_ID, distinct, resolve, sift, staging, tables};
+use crate::pipeline::{APP_ID, distinct, resolve, rows, sift, staging, tables};
 use crate::schema::Contract;
 use crate::table::{Change, Outcome, Snapshot, Writer, WriterOptions, conform};
 
 /// How often a commit to quarantine is tried again when somebody else was quicker.
 const ATTEMPTS: usize = 50;
 
+/// Staged rejects, and the offsets of theirs that the plan keeps; none are all.
+type Rejects<'a> = (&'a StagedFile, Option<&'a [(i64, i64)]>);
+
 /// Settles a plan that the table's log shows as committed.
 pub async fn settle(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()> {
-    let rejects: Vec<&StagedFile> = plan.rows.iter().filter_map(|row| row.rejects.as_ref()).collect();
+    let rejects: Vec<Rejects<'_>> =
+        plan.rows.iter().filter_map(|row| Some((row.rejects.as_ref()?, row.kept.as_deref()))).collect();
     if !rejects.is_empty() || resolve::cured(plan).next().is_some() {
         quarantine(lake, contract, plan, &rejects).await?;
     }
@@ -31,7 +35,7 @@ pub async fn settle(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()>
 }
 
 /// Appends the plan's rejects and marks what it redrove, exactly once, before the ledger says so.
-async fn quarantine(lake: &Lake, contract: &Contract, plan: &Plan, rejects: &[&StagedFile]) -> Result<()> {
+async fn quarantine(lake: &Lake, contract: &Contract, plan: &Plan, rejects: &[Rejects<'_>]) -> Result<()> {
     let table = tables::ensure_quarantine(lake, contract).await?;
     let folder = layout::quarantine(&contract.table);
     let mut adds = None;
@@ -68,7 +72,7 @@ async fn write_rejects(
     plan: &Plan,
     snapshot: &Snapshot,
     folder: &str,
-    rejects: &[&StagedFile],
+    rejects: &[Rejects<'_>],
 ) -> Result<Vec<crate::table::DataFile>> {
     let schema = snapshot.schema();
     let options =
@@ -86,7 +90,7 @@ async fn write_rejects(
         options,
         Arc::clone(&lake.clock),
     );
-    for file in rejects {
+    for (file, kept) in rejects {
         let mut batches = staging::read_arrow(lake, file);
         let told = |error: Error| match error.kind() {
             ErrorKind::NotFound => Error::corrupt(format!(
@@ -100,6 +104,7 @@ async fn write_rejects(
             _ => error,
         };
         while let Some(batch) = batches.try_next().await.map_err(told)? {
+            let batch = rows::of_offsets(batch, *kept, "offset")?;
             let batch = match &mut seen {
                 Some(seen) => seen.keep_new(&batch)?,
                 None => batch,

@@ -1,6 +1,7 @@
 //! List, then sift: what is staged for a table and may be planned. Left-overs of settled batches go, batches whose data
 //! vanished are marked to be staged anew, failed ones rest. DESIGN section 4, step 5.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -8,7 +9,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use crate::error::Result;
 use crate::layout;
-use crate::manifest::{FileVersion, Manifest, Note, Status};
+use crate::manifest::{BatchSource, FileVersion, Manifest, Note, Status, StreamRange};
 use crate::name::BatchId;
 use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::TableLedger;
@@ -22,7 +23,7 @@ const CONCURRENT: usize = 32;
 /// What may be planned now.
 #[derive(Debug, Default)]
 pub struct Sifted {
-    /// Manifests, in the order of their paths, older first.
+    /// Manifests: files in the order of their paths, older first, then pieces of streams in the order of their offsets.
     pub manifests: Vec<Manifest>,
     /// Notes that say something new, with the paths of all notes of the batch.
     pub notes: Vec<(Note, Vec<String>)>,
@@ -70,31 +71,44 @@ pub async fn sift(lake: &Lake, contract: &Contract, table_id: &str, known: &Tabl
             leftovers.extend(all_names(contract, &batch, &found));
             continue;
         }
-        if found.is_gone()
-            && let Some(source) = source_to_restage(lake, contract, &batch, &found, known).await?
-        {
-            sifted.restage.push(source);
+        if found.is_gone() {
+            match source_to_restage(lake, contract, &batch, &found, known).await? {
+                Some(BatchSource::File(version)) => sifted.restage.push(version),
+                Some(BatchSource::Stream(range)) if known.missing(&range).is_empty() => {
+                    // Other batches brought all of it: nothing is lost, and nothing is left to do.
+                    leftovers.extend(all_names(contract, &batch, &found));
+                    continue;
+                }
+                Some(BatchSource::Stream(range)) => note_loss(lake, contract, &batch, range).await?,
+                None => {}
+            }
         }
         wanted.push((batch, found));
     }
     // Only names: the data of a settled batch may be live in the table.
     lake.store.delete(&leftovers).await?;
     let looked: Vec<Look> = futures::stream::iter(wanted)
-        .map(|(batch, found)| look(lake, contract, table_id, batch, found))
+        .map(|(batch, found)| look(lake, contract, table_id, known, batch, found))
         .buffered(CONCURRENT)
         .try_collect()
         .await?;
     for look in looked {
         take(lake, look, known, &mut sifted).await?;
     }
-    sifted.manifests.sort_by(|a, b| {
-        (&a.source.path, a.source.last_modified, &a.batch_id).cmp(&(
-            &b.source.path,
-            b.source.last_modified,
-            &b.batch_id,
-        ))
-    });
+    sifted.manifests.sort_by(|a, b| in_order(&a.source, &b.source).then_with(|| a.batch_id.cmp(&b.batch_id)));
     Ok(sifted)
+}
+
+fn in_order(a: &BatchSource, b: &BatchSource) -> Ordering {
+    match (a, b) {
+        (BatchSource::File(a), BatchSource::File(b)) => (&a.path, a.last_modified).cmp(&(&b.path, b.last_modified)),
+        (BatchSource::Stream(a), BatchSource::Stream(b)) => {
+            let of = |range: &StreamRange| (range.partition, range.first, range.last);
+            (&a.topic, &a.epoch).cmp(&(&b.topic, &b.epoch)).then_with(|| of(a).cmp(&of(b)))
+        }
+        (BatchSource::File(_), BatchSource::Stream(_)) => Ordering::Less,
+        (BatchSource::Stream(_), BatchSource::File(_)) => Ordering::Greater,
+    }
 }
 
 /// What was found out about one staged batch.
@@ -105,7 +119,14 @@ struct Look {
     restage: Option<FileVersion>,
 }
 
-async fn look(lake: &Lake, contract: &Contract, table_id: &str, batch: BatchId, found: StagedBatch) -> Result<Look> {
+async fn look(
+    lake: &Lake,
+    contract: &Contract,
+    table_id: &str,
+    known: &TableLedger,
+    batch: BatchId,
+    found: StagedBatch,
+) -> Result<Look> {
     let mut look = Look { batch, notes: found.notes.clone(), manifest: None, restage: None };
     let Some(generation) = found.current() else { return Ok(look) };
     let path = layout::manifest(&contract.table, &look.batch, generation);
@@ -117,16 +138,23 @@ async fn look(lake: &Lake, contract: &Contract, table_id: &str, batch: BatchId, 
         return Ok(look);
     }
     if found.failed.contains(&generation) {
-        if manifest.contract_hash != contract.hash {
+        let is_stream = manifest.source.range().is_some();
+        if !is_stream && manifest.contract_hash != contract.hash {
             staging::put_marker(lake, &layout::marker_gone(&contract.table, &look.batch, generation)).await?;
             look.restage = source_of(manifest);
+            return Ok(look);
         }
-        return Ok(look);
+        // What was delivered is not delivered again: under a new contract it is tried as it is staged.
+        if !is_stream || has_failed(lake, contract, known, &look).await? {
+            return Ok(look);
+        }
+        lake.store.delete(&[layout::marker_failed(&contract.table, &look.batch, generation)]).await?;
     }
     for file in manifest.files.iter().chain(&manifest.rejects) {
         if lake.store.head(&file.path).await?.is_none() {
-            tracing::warn!(path = %file.path, source = %manifest.source.path, "staged data is gone, staging anew");
+            tracing::warn!(path = %file.path, source = %manifest.source, "staged data is gone");
             staging::put_marker(lake, &layout::marker_gone(&contract.table, &look.batch, generation)).await?;
+            // A piece of a stream is looked at again by the next run, which finds the marker.
             look.restage = source_of(manifest);
             return Ok(look);
         }
@@ -152,16 +180,24 @@ async fn take(lake: &Lake, look: Look, known: &TableLedger, sifted: &mut Sifted)
     Ok(())
 }
 
-/// A gone batch is enqueued again, unless it is known that its source is missing (then reconcile finds it if it returns).
+/// A gone batch is enqueued again, unless it is known that its source is missing (then reconcile finds it if it returns). A piece
+/// of a stream that other batches brought whole is given back whatever is known.
 async fn source_to_restage(
     lake: &Lake,
     contract: &Contract,
     batch: &BatchId,
     found: &StagedBatch,
     known: &TableLedger,
-) -> Result<Option<FileVersion>> {
-    if known.batches.get(batch).is_some_and(|last| last.status == Status::Missing) {
-        return Ok(None);
+) -> Result<Option<BatchSource>> {
+    let is_there = |range: &StreamRange| known.missing(range).is_empty();
+    if let Some(last) = known.batches.get(batch).filter(|last| last.status == Status::Missing) {
+        return Ok(last.source.range().filter(|range| is_there(range)).cloned().map(Into::into));
+    }
+    let Some(newest) = found.manifests.iter().max() else { return Ok(None) };
+    let path = layout::manifest(&contract.table, batch, *newest);
+    let Some(manifest) = staging::read_json::<Manifest>(lake, &path).await? else { return Ok(None) };
+    if manifest.source.range().is_some_and(is_there) {
+        return Ok(Some(manifest.source));
     }
     for path in &found.notes {
         if let Some(note) = staging::read_json::<Note>(lake, path).await?
@@ -170,14 +206,47 @@ async fn source_to_restage(
             return Ok(None);
         }
     }
-    let Some(newest) = found.manifests.iter().max() else { return Ok(None) };
-    let path = layout::manifest(&contract.table, batch, *newest);
-    Ok(staging::read_json::<Manifest>(lake, &path).await?.and_then(source_of))
+    Ok(manifest.redrive.is_none().then_some(manifest.source))
 }
 
-/// The file version to stage anew; none for a redrive, which a person begins again.
+/// The file version to stage anew; none for a redrive, which a person begins again, and for a piece of a stream, which only
+/// the stream has.
 fn source_of(manifest: Manifest) -> Option<FileVersion> {
-    manifest.redrive.is_none().then_some(manifest.source)
+    match manifest.source {
+        BatchSource::File(version) if manifest.redrive.is_none() => Some(version),
+        _ => None,
+    }
+}
+
+/// Whether a batch failed under the present contract, by the ledger or by a note on its way there.
+async fn has_failed(lake: &Lake, contract: &Contract, known: &TableLedger, look: &Look) -> Result<bool> {
+    let hash = &contract.hash;
+    let recorded = known.batches.get(&look.batch);
+    if recorded.is_some_and(|row| row.status == Status::Failed && row.contract_hash.as_ref() == Some(hash)) {
+        return Ok(true);
+    }
+    let note = staging::newest_note(lake, &look.notes).await?;
+    Ok(note.is_some_and(|note| note.status == Status::Failed && note.contract_hash == *hash))
+}
+
+/// Staged records of a stream that are gone, and that nobody will deliver again by himself: the ledger says so, and whoever
+/// rewinds the stream brings them back.
+async fn note_loss(lake: &Lake, contract: &Contract, batch: &BatchId, range: StreamRange) -> Result<()> {
+    let reason = "its staged records are gone; set the consumer group back before them, and they are delivered again";
+    tracing::error!(table.name = %contract.table, source = %range, "records of a stream are lost: {reason}");
+    let note = Note {
+        version: 1,
+        table: contract.table.clone(),
+        batch_id: batch.clone(),
+        source: range.into(),
+        status: Status::Missing,
+        reason: reason.to_owned(),
+        transient: false,
+        contract_hash: contract.hash.clone(),
+        attempts: 1,
+        at: lake.clock.now(),
+    };
+    staging::put_note(lake, &note).await
 }
 
 /// All names of a batch in the manifest folder: markers first, manifests last.

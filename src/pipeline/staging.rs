@@ -150,13 +150,18 @@ pub async fn has_manifest(lake: &Lake, table: &TableName, batch: &BatchId, gener
 
 /// Puts a manifest where none is. Somebody else's manifest for the same generation is as good as ours.
 pub async fn put_manifest(lake: &Lake, manifest: &Manifest) -> Result<()> {
-    let what = format_args!("{} {}", manifest.table, manifest.source.path);
-    match lake.catalog.get(&manifest.table).and_then(|contract| contract.events()) {
-        Some(_) => manifest.counts.all_kept(what)?,
-        None => manifest.counts.balanced(what)?,
-    }
+    balanced(lake, manifest)?;
     let path = layout::manifest(&manifest.table, &manifest.batch_id, manifest.generation);
     put(lake, &path, &to_json(manifest)?).await
+}
+
+/// Asserts the row arithmetic of a batch.
+fn balanced(lake: &Lake, manifest: &Manifest) -> Result<()> {
+    let what = format_args!("{} {}", manifest.table, manifest.source);
+    match lake.catalog.get(&manifest.table).and_then(|contract| contract.events()) {
+        Some(_) => manifest.counts.all_kept(what),
+        None => manifest.counts.balanced(what),
+    }
 }
 
 /// Puts an empty marker.

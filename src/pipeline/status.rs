@@ -11,6 +11,7 @@ use crate::layout;
 use crate::manifest::{Note, Status as BatchStatus};
 use crate::name::TableName;
 use crate::pipeline::lake::Lake;
+use crate::pipeline::streams::{self, Stretch};
 use crate::pipeline::{ledger, staging, tables};
 use crate::schema::Contract;
 use crate::table::Snapshot;
@@ -49,8 +50,13 @@ pub struct TableStatus {
     pub staged: usize,
     /// Batches that failed and rest.
     pub failed: usize,
-    /// Batches whose file was missing.
+    /// Batches whose file was missing, or whose staged records are lost.
     pub missing: usize,
+    /// For change data: offsets that were staged and are lost, by partition.
+    pub lost: Vec<Stretch>,
+    /// For change data: offsets that have not come while later ones have, for longer than ten minutes. A notice, no error: Kafka
+    /// has such holes by itself.
+    pub gaps: Vec<Stretch>,
     /// Files refused whole.
     pub refused: usize,
     /// Records in quarantine that were not redriven, over the versions that stand or stood.
@@ -99,6 +105,8 @@ async fn table_status(
         staged: 0,
         failed: 0,
         missing: 0,
+        lost: Vec::new(),
+        gaps: Vec::new(),
         refused: 0,
         quarantined: 0,
         behind: BTreeMap::new(),
@@ -163,28 +171,35 @@ async fn staged(lake: &Lake, contract: &Contract, status: &mut TableStatus) -> R
             }
         }
     }
-    status.last_error = newest.map(|note| format!("{}: {}", note.source.path, note.reason));
+    status.last_error = newest.map(|note| format!("{}: {}", note.source, note.reason));
     Ok(())
 }
 
 async fn settled(lake: &Lake, snapshot: &Snapshot, status: &mut TableStatus) -> Result<()> {
     let index = ledger::index(lake).await?;
     let Some(known) = index.table(snapshot.table_id()) else { return Ok(()) };
+    status.lost = streams::lost(known);
+    status.gaps = streams::gaps(known, lake.clock.now());
     let mut last_failure = None;
     status.quarantined = known.quarantined();
     for row in known.batches.values() {
         // A file that was refused whole and stands now was redriven.
-        if row.status == BatchStatus::Refused
-            && known.standing(&row.source.path).any(|other| other.source.etag == row.source.etag)
-        {
-            continue;
+        if let Some(refused) = row.source.file().filter(|_| row.status == BatchStatus::Refused) {
+            let mut versions = known.standing(&refused.path).filter_map(|other| other.source.file());
+            if versions.any(|version| version.etag == refused.etag) {
+                continue;
+            }
         }
         match row.status {
             BatchStatus::Refused => status.refused += 1,
             BatchStatus::Failed => status.failed += 1,
-            BatchStatus::Missing => status.missing += 1,
+            // Other batches may have brought what a lost one held.
+            BatchStatus::Missing => {
+                let is_there = row.source.range().is_some_and(|range| known.missing(range).is_empty());
+                status.missing += usize::from(!is_there);
+            }
             other if other.stands() => {
-                status.newest_source = status.newest_source.max(Some(row.source.last_modified));
+                status.newest_source = status.newest_source.max(row.source.modified());
             }
             _ => {}
         }
@@ -192,7 +207,7 @@ async fn settled(lake: &Lake, snapshot: &Snapshot, status: &mut TableStatus) -> 
             && last_failure.as_ref().is_none_or(|(at, _)| *at < row.settled_at)
         {
             let reason = row.reason.as_deref().unwrap_or("no reason recorded");
-            last_failure = Some((row.settled_at, format!("{}: {reason}", row.source.path)));
+            last_failure = Some((row.settled_at, format!("{}: {reason}", row.source)));
         }
     }
     if status.last_error.is_none() {

@@ -107,11 +107,11 @@ fn replace(candidate: &Candidate<'_>, standing: &[&LedgerRow], landed: Option<&s
     if newer_stands {
         return Decision::because(Status::Superseded, "a newer version came in the same commit");
     }
-    let Some(last) = standing.last() else {
+    let Some((last, version)) = standing.last().and_then(|last| Some((last, last.source.file()?))) else {
         return Decision { status: candidate.found, reason: None };
     };
     // Undecided: the one in the ledger stays.
-    if order(candidate.source, &last.source, landed) != Ordering::Greater {
+    if order(candidate.source, version, landed) != Ordering::Greater {
         return Decision::because(Status::Superseded, "a newer version is in the table");
     }
     if candidate.sha256.is_some() && candidate.sha256 == last.sha256.as_deref() {

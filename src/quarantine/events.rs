@@ -68,7 +68,8 @@ pub fn schema() -> SchemaRef {
         long("offset"),
     ];
     // Its bytes are the event.
-    fields.extend(quarantine_schema().fields().iter().filter(|field| field.name() != "raw").map(|f| f.as_ref().clone()));
+    fields
+        .extend(quarantine_schema().fields().iter().filter(|field| field.name() != "raw").map(|f| f.as_ref().clone()));
     Arc::new(Schema::new(fields))
 }
 

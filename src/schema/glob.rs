@@ -52,7 +52,11 @@ mod tests {
             ("lake*", "lake.transaction", true),
             ("lake", "lake.transaction", false),
         ] {
-            assert_eq!(compile_topic(pattern).expect(pattern).compile_matcher().is_match(topic), expected, "{pattern} {topic}");
+            assert_eq!(
+                compile_topic(pattern).expect(pattern).compile_matcher().is_match(topic),
+                expected,
+                "{pattern} {topic}"
+            );
         }
     }
 }

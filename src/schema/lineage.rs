@@ -21,8 +21,7 @@ pub const OFFSET: &str = "_offset";
 pub const INGEST_DATE: &str = "_ingest_date";
 
 /// Names that no column of a contract may take.
-pub const RESERVED: [&str; 9] =
-    [FILE, ROW, BATCH_ID, INGESTED_AT, RESCUED, TOPIC, PARTITION, OFFSET, INGEST_DATE];
+pub const RESERVED: [&str; 9] = [FILE, ROW, BATCH_ID, INGESTED_AT, RESCUED, TOPIC, PARTITION, OFFSET, INGEST_DATE];
 
 /// Lineage columns that do not depend on arrival: derived tables may pass them on.
 pub const MAY_PASS_ON: [&str; 6] = [FILE, ROW, RESCUED, TOPIC, PARTITION, OFFSET];

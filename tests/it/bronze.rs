@@ -22,16 +22,8 @@ fn sorted(mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-/// The events of a table, as text.
 async fn events(lake: &TestLake, folder: &str) -> Vec<String> {
-    sorted(rows::select(&lake.lake, folder, &["event"]).await.into_iter().map(|row| unhexed(&row[0])).collect())
-}
-
-/// Bytes are shown as hex digits.
-fn unhexed(hex: &str) -> String {
-    let bytes: Vec<u8> =
-        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
-    String::from_utf8(bytes).unwrap()
+    rows::events(&lake.lake, folder).await
 }
 
 async fn every_line_is_kept(settings: Settings) {
@@ -78,7 +70,9 @@ async fn every_line_is_kept(settings: Settings) {
     assert_eq!(folders, tables.map(named).into());
 
     // What each event says of itself.
-    let told = rows::select(&lake.lake, "bronze/shop", &["_topic", "_partition", "_offset", "table", "op", "key", "_row"]).await;
+    let told =
+        rows::select(&lake.lake, "bronze/shop", &["_topic", "_partition", "_offset", "table", "op", "key", "_row"])
+            .await;
     assert_eq!(told.iter().filter(|row| row[0] == "null").count(), malformed.len());
     for row in told.iter().filter(|row| row[0] != "null") {
         let place = |record: &&Record| {
@@ -124,8 +118,7 @@ async fn the_same_file_again_adds_nothing_and_a_longer_one_its_events() {
     // Under another path it is another file; what is no event is in quarantine once for each text.
     lake.load("shop/b.ndjson", content(&stream)).await;
     assert_eq!(events(&lake, "bronze/shop").await.len(), 80);
-    let malformed: BTreeSet<String> =
-        stream.iter().filter(|record| record.is_malformed()).map(Record::line).collect();
+    let malformed: BTreeSet<String> = stream.iter().filter(|record| record.is_malformed()).map(Record::line).collect();
     assert_eq!(events(&lake, "quarantine/bronze/shop").await, malformed.into_iter().collect::<Vec<_>>());
     assert_ledger(&lake.lake).await;
 }
@@ -148,7 +141,10 @@ async fn bare_values_have_no_place_and_a_broken_file_is_refused_whole() {
     assert_eq!(rows::brief(&lake.lake, "ledger", &["path", "status"]).await[1], "shop/cut.ndjson.gz refused");
     let refused = rows::select(&lake.lake, "quarantine/bronze/shop", &["file", "record", "event", "rules"]).await;
     assert_eq!(refused.len(), quarantined + 1);
-    assert!(refused.contains(&["shop/cut.ndjson.gz", "null", "null", "[truncated_gzip]"].map(str::to_owned).to_vec()), "{refused:?}");
+    assert!(
+        refused.contains(&["shop/cut.ndjson.gz", "null", "null", "[truncated_gzip]"].map(str::to_owned).to_vec()),
+        "{refused:?}"
+    );
     lake.load("shop/empty.ndjson", "\n\n").await;
     assert_eq!(rows::brief(&lake.lake, "ledger", &["path", "status", "rows_in"]).await[2], "shop/empty.ndjson empty 0");
     // The whole file comes at last.

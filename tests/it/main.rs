@@ -27,6 +27,7 @@ mod memory;
 mod outage;
 mod readback;
 mod redrive;
+mod streams;
 mod support;
 mod tidy;
 mod trouble;

@@ -70,9 +70,10 @@ impl Account {
     ) -> Self {
         // The newest row of each file and table; rows are in the order in which they were settled.
         let mut newest: BTreeMap<(String, String), &LedgerRow> = BTreeMap::new();
-        for row in rows.iter().filter(|row| landed.contains(&row.source.path)) {
+        for row in rows {
+            let Some(path) = row.source.path().filter(|path| landed.contains(*path)) else { continue };
             let table = row.table.as_ref().map(ToString::to_string).unwrap_or_default();
-            newest.insert((table, row.source.path.clone()), row);
+            newest.insert((table, path.to_owned()), row);
         }
         let mut account = Self { failures, stopped, ..Self::default() };
         for ((table, path), row) in &newest {
@@ -202,7 +203,8 @@ mod tests {
                 bytes: 10,
                 last_modified: DateTime::UNIX_EPOCH,
                 sequencer: None,
-            },
+            }
+            .into(),
             sha256: None,
             status,
             reason: (status == Status::Refused).then(|| "the header has no column `fare`".to_owned()),

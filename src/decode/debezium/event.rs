@@ -129,7 +129,8 @@ pub fn read(line: &[u8]) -> Facts<'_> {
     };
     let mut facts = Facts::new(Kind::Ignored);
     if let Err(fault) = whole(text, &mut facts) {
-        let place = Facts { topic: facts.topic, partition: facts.partition, offset: facts.offset, ..Facts::new(facts.kind) };
+        let place =
+            Facts { topic: facts.topic, partition: facts.partition, offset: facts.offset, ..Facts::new(facts.kind) };
         return Facts { kind: Kind::Malformed(fault), ..place };
     }
     facts
@@ -175,7 +176,11 @@ enum KeyOf<'a> {
 
 fn object<'a>(text: &'a str, what: &str) -> Result<Object<'a>, Fault> {
     Object::read(text, &NAMES).map_err(|error| {
-        if error.is_eof() { format!("{what} ends early: {error}") } else { format!("{what} is no JSON object: {error}") }
+        if error.is_eof() {
+            format!("{what} ends early: {error}")
+        } else {
+            format!("{what} is no JSON object: {error}")
+        }
     })
 }
 
@@ -218,7 +223,11 @@ fn value<'a>(mut members: Object<'a>, key: KeyOf<'a>, facts: &mut Facts<'a>) -> 
         return flattened(&members, key, facts);
     }
     let Some(op) = members.value(OP) else {
-        return if is_no_change(&members) { Ok(()) } else { Err("there is no `op`: this is no change event".to_owned()) };
+        return if is_no_change(&members) {
+            Ok(())
+        } else {
+            Err("there is no `op`: this is no change event".to_owned())
+        };
     };
     let op = letter(op)?;
     let source = members.value(SOURCE).map(|text| Members::<6>::read(text, &SOURCE_NAMES)).transpose();

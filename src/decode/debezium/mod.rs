@@ -6,10 +6,12 @@ mod compact;
 mod event;
 mod files;
 mod members;
+mod record;
 mod rows;
 
 pub use event::{Facts, Kind, read};
 pub use files::EventFile;
+pub use record::{RecordKey, record_line};
 pub use rows::{EventRows, Events, MalformedEvent, Place};
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::decode::{DecodeError, Options};
 
-const SOURCE: &str = r#""source":{"connector":"postgresql","ts_ms":5000,"schema":"public","table":"customers","txId":7,"lsn":100}"#;
+const SOURCE: &str =
+    r#""source":{"connector":"postgresql","ts_ms":5000,"schema":"public","table":"customers","txId":7,"lsn":100}"#;
 
 /// `kind table op key ts_ms lsn tx_id @topic/partition/offset`, with `-` for what is not said; a reason ends the line.
 fn told(line: &str) -> String {
@@ -21,9 +22,10 @@ fn told(line: &str) -> String {
     };
     let or = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let number = |number: Option<i64>| or(number.map(|number| number.to_string()));
-    let place = facts.topic.as_deref().map(|topic| {
-        format!("@{topic}/{}/{}", number(facts.partition.map(i64::from)), number(facts.offset))
-    });
+    let place = facts
+        .topic
+        .as_deref()
+        .map(|topic| format!("@{topic}/{}/{}", number(facts.partition.map(i64::from)), number(facts.offset)));
     let mut told = format!(
         "{kind} {} {} {} {} {} {} {}",
         or(facts.table),
@@ -41,7 +43,9 @@ fn told(line: &str) -> String {
 }
 
 fn record(key: &str, value: &str) -> String {
-    format!(r#"{{"topic":"lake.public.customers","partition":2,"offset":41,"timestamp":5001,"key":{key},"value":{value}}}"#)
+    format!(
+        r#"{{"topic":"lake.public.customers","partition":2,"offset":41,"timestamp":5001,"key":{key},"value":{value}}}"#
+    )
 }
 
 fn change(op: &str, before: &str, after: &str) -> String {
@@ -86,10 +90,16 @@ fn records_of_a_topic() {
         (record(key, &wrapped(r#"{"ts_ms":1}"#)), format!("ignored - - - - - - {PLACE}")),
         (record(key, r#"{"status":"BEGIN","id":"571:1","ts_ms":1}"#), format!("ignored - - - - - - {PLACE}")),
         (record(key, r#"{"status":"END","id":"571:1","event_count":2}"#), format!("ignored - - - - - - {PLACE}")),
-        (record(key, &format!(r#"{{{SOURCE},"ddl":"COMMENT","tableChanges":[]}}"#)), format!("ignored - - - - - - {PLACE}")),
+        (
+            record(key, &format!(r#"{{{SOURCE},"ddl":"COMMENT","tableChanges":[]}}"#)),
+            format!("ignored - - - - - - {PLACE}"),
+        ),
         (record(key, r#"{"tableChanges":[]}"#), format!("ignored - - - - - - {PLACE}")),
         (
-            record(r#"{"prefix":"hb"}"#, r#"{"op":"m","source":{"ts_ms":9,"lsn":7,"table":""},"message":{"prefix":"hb"}}"#),
+            record(
+                r#"{"prefix":"hb"}"#,
+                r#"{"op":"m","source":{"ts_ms":9,"lsn":7,"table":""},"message":{"prefix":"hb"}}"#,
+            ),
             format!("ignored - m - 9 7 - {PLACE}"),
         ),
         (record(key, r#"{"op":"m"}"#), format!("ignored - m - - - - {PLACE}")),
@@ -137,22 +147,46 @@ fn flattened_rows() {
     let key = r#"{"id":1}"#;
     const AT: &str = r#""__source_ts_ms":5000,"__source_lsn":7"#;
     let cases = [
-        (record(key, &flat(&format!(r#""__op":"u","__table":"t",{AT}"#))), "change t u {\"id\":1} 5000 7 - @lake.public.customers/2/41"),
+        (
+            record(key, &flat(&format!(r#""__op":"u","__table":"t",{AT}"#))),
+            "change t u {\"id\":1} 5000 7 - @lake.public.customers/2/41",
+        ),
         // The table is the topic's last part for this form alone.
-        (record(key, &flat(&format!(r#""__op":"c",{AT}"#))), "change customers c {\"id\":1} 5000 7 - @lake.public.customers/2/41"),
-        (flat(&format!(r#""__op":"r","__table":"t","__schema":"public","__source_txId":3,{AT}"#)), "change public.t r - 5000 7 3 -"),
+        (
+            record(key, &flat(&format!(r#""__op":"c",{AT}"#))),
+            "change customers c {\"id\":1} 5000 7 - @lake.public.customers/2/41",
+        ),
+        (
+            flat(&format!(r#""__op":"r","__table":"t","__schema":"public","__source_txId":3,{AT}"#)),
+            "change public.t r - 5000 7 3 -",
+        ),
         // CDC-23: a delete that was rewritten to a row.
-        (record(key, &flat(&format!(r#""__op":"d","__deleted":"true",{AT}"#))), "change customers d {\"id\":1} 5000 7 - @lake.public.customers/2/41"),
+        (
+            record(key, &flat(&format!(r#""__op":"d","__deleted":"true",{AT}"#))),
+            "change customers d {\"id\":1} 5000 7 - @lake.public.customers/2/41",
+        ),
         (flat(&format!(r#""__deleted":true,"__table":"t",{AT}"#)), "change t d - 5000 7 - -"),
         (flat(&format!(r#""__deleted":"false","__table":"t",{AT}"#)), "change t u - 5000 7 - -"),
         (flat(r#""__op":"c","__table":"t","__lsn":7"#), "change t c - - 7 - -"),
         (wrapped(&flat(&format!(r#""__op":"u","__table":"t",{AT}"#))), "change t u - 5000 7 - -"),
         // A row that has columns named like parts of a record.
         (format!(r#"{{"topic":"x","value":3,"__op":"u","__table":"t",{AT}}}"#), "change t u - 5000 7 - -"),
-        (flat(r#""__op":"c","__table":"t""#), "malformed - - - - - - -: no source position: let the transform add source.ts_ms and source.lsn"),
-        (flat(r#""__op":"c","__table":"t","__source_lsn":"7""#), "malformed - - - - - - -: `__source_lsn` is no whole number"),
-        (flat(r#""__op":"c","__source_lsn":7"#), "malformed - - - - - - -: `__table` names no table, and there is no topic that does"),
-        (flat(r#""__deleted":"maybe","__table":"t""#), "malformed - - - - - - -: `__deleted` is neither true nor false"),
+        (
+            flat(r#""__op":"c","__table":"t""#),
+            "malformed - - - - - - -: no source position: let the transform add source.ts_ms and source.lsn",
+        ),
+        (
+            flat(r#""__op":"c","__table":"t","__source_lsn":"7""#),
+            "malformed - - - - - - -: `__source_lsn` is no whole number",
+        ),
+        (
+            flat(r#""__op":"c","__source_lsn":7"#),
+            "malformed - - - - - - -: `__table` names no table, and there is no topic that does",
+        ),
+        (
+            flat(r#""__deleted":"maybe","__table":"t""#),
+            "malformed - - - - - - -: `__deleted` is neither true nor false",
+        ),
     ];
     for (line, wanted) in cases {
         assert_eq!(told(&line), wanted, "{line}");
@@ -202,18 +236,42 @@ fn what_is_no_event_says_why_and_keeps_its_place() {
     }
     for (line, wanted) in [
         ("", "malformed - - - - - - -: the line ends early"),
-        ("{\"topic\":\"t\",\"partition\":0,\"offset\":3,\"value\":{\"be", "malformed - - - - - - -: the line ends early"),
+        (
+            "{\"topic\":\"t\",\"partition\":0,\"offset\":3,\"value\":{\"be",
+            "malformed - - - - - - -: the line ends early",
+        ),
         ("7", "malformed - - - - - - -: the line is no JSON object"),
         ("{} {}", "malformed - - - - - - -: the line is no JSON object"),
         ("{'op':1}", "malformed - - - - - - -: the line is no JSON object"),
         ("{}", "malformed - - - - - - -: there is no `op`"),
-        (r#"{"topic":"t","partition":0,"value":null}"#, "malformed - - - - - - @t/0/-: the record has no usable `offset`"),
-        (r#"{"topic":"t","partition":"0","offset":1,"value":null}"#, "malformed - - - - - - @t/-/1: the record has no usable `partition`"),
-        (r#"{"topic":"t","partition":0,"offset":1.5,"value":null}"#, "malformed - - - - - - @t/0/-: the record has no usable `offset`"),
-        (r#"{"topic":"","partition":0,"offset":1,"value":null}"#, "malformed - - - - - - -: the record has no usable `topic`"),
-        (r#"{"topic":"t","partition":0,"offset":1,"key":null}"#, "malformed - - - - - - @t/0/1: the record has no usable `value`"),
-        (r#"{"op":"c","after":null,"source":{"table":"t","ts_ms":1,"lsn":2}}"#, "malformed - - - - - - -: `after` is no row on op `c`"),
-        (r#"{"op":"d","before":null,"source":{"table":"t","ts_ms":1,"lsn":2}}"#, "malformed - - - - - - -: `before` is no row on op `d`"),
+        (
+            r#"{"topic":"t","partition":0,"value":null}"#,
+            "malformed - - - - - - @t/0/-: the record has no usable `offset`",
+        ),
+        (
+            r#"{"topic":"t","partition":"0","offset":1,"value":null}"#,
+            "malformed - - - - - - @t/-/1: the record has no usable `partition`",
+        ),
+        (
+            r#"{"topic":"t","partition":0,"offset":1.5,"value":null}"#,
+            "malformed - - - - - - @t/0/-: the record has no usable `offset`",
+        ),
+        (
+            r#"{"topic":"","partition":0,"offset":1,"value":null}"#,
+            "malformed - - - - - - -: the record has no usable `topic`",
+        ),
+        (
+            r#"{"topic":"t","partition":0,"offset":1,"key":null}"#,
+            "malformed - - - - - - @t/0/1: the record has no usable `value`",
+        ),
+        (
+            r#"{"op":"c","after":null,"source":{"table":"t","ts_ms":1,"lsn":2}}"#,
+            "malformed - - - - - - -: `after` is no row on op `c`",
+        ),
+        (
+            r#"{"op":"d","before":null,"source":{"table":"t","ts_ms":1,"lsn":2}}"#,
+            "malformed - - - - - - -: `before` is no row on op `d`",
+        ),
     ] {
         let told = told(line);
         assert!(told.starts_with(wanted), "{line}\n{told}\n{wanted}");
@@ -301,7 +359,8 @@ fn a_file_that_is_broken_as_a_whole_is_refused() {
     gzip.write_all(&noise).unwrap();
     let mut cut = gzip.finish().unwrap();
     cut.truncate(cut.len() / 2);
-    let mut file = EventFile::open(Box::new(Cursor::new(cut)), &Options::default()).unwrap_or_else(|error| panic!("{error:?}"));
+    let mut file =
+        EventFile::open(Box::new(Cursor::new(cut)), &Options::default()).unwrap_or_else(|error| panic!("{error:?}"));
     let refusal = loop {
         match file.next_events() {
             Ok(Some(_)) => {}

@@ -20,7 +20,7 @@ fn row(source: &FileVersion, content: &str, status: Status) -> LedgerRow {
         table: None,
         table_id: None,
         batch_id: BatchId::of_file("t", &source.path, &source.etag),
-        source: source.clone(),
+        source: source.clone().into(),
         sha256: Some(content.to_owned()),
         status,
         reason: None,

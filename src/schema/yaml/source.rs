@@ -60,7 +60,9 @@ pub(super) fn source(node: Option<&Node>, report: &mut Report<'_>) -> Source {
     match fields.get("format") {
         Some(found) => source.format = format(found, report).unwrap_or(Format::Csv),
         None if !fields.lacks("format") => {}
-        None => report.help(node.at, "`source` has no `format`", "write `format: csv` (or json, ndjson, parquet, debezium)"),
+        None => {
+            report.help(node.at, "`source` has no `format`", "write `format: csv` (or json, ndjson, parquet, debezium)")
+        }
     }
     if let Some(found) = fields.get("ignore") {
         source.ignore =

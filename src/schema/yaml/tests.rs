@@ -217,7 +217,7 @@ fn contracts_that_say_too_little() {
     3:9 error: `source` has no `path`
       a glob below the landing zone, such as `path: "trips/**/*.csv*"`
     3:9 error: `source` has no `format`
-      write `format: csv` (or json, ndjson, parquet)
+      write `format: csv` (or json, ndjson, parquet, debezium)
     "#);
     insta::assert_snapshot!(of_table("from: raw/t"), @r"
     3:1 error: a table with `from` has neither `sql` nor `transform`
@@ -259,7 +259,12 @@ fn keys_are_known_once_and_in_their_place() {
 fn words_of_change_data_are_told_apart_from_mistakes() {
     let text = "version: 1\ntable: bronze/shop\nsource: { format: debezium, path: \"shop/**\", topics: [a], epoch: 1 }\n\
                 source_table: public.customers\nhistory: {}\ncolumns: [{ name: a, type: int }]\n";
-    insta::assert_snapshot!(mistakes(text), @"");
+    insta::assert_snapshot!(mistakes(text), @r"
+    4:1 error: `source_table`: change data is not available yet
+    5:1 error: `history`: change data is not available yet
+    6:1 error: `columns` is not for `format: debezium`
+      the columns of such a table are fixed and every event is kept whole; what is derived from it is typed and checked
+    ");
 }
 
 fn of_events(source: &str, rest: &str) -> String {
@@ -273,7 +278,10 @@ fn a_table_of_change_events_says_where_they_come_from_and_no_more() {
          properties: { owner: me }\n",
     );
     let source = contract.events().expect("events");
-    assert_eq!((source.topics.as_slice(), source.epoch.as_deref()), (&["lake.public.*".to_owned(), "lake".to_owned()][..], Some("2")));
+    assert_eq!(
+        (source.topics.as_slice(), source.epoch.as_deref()),
+        (&["lake.public.*".to_owned(), "lake".to_owned()][..], Some("2"))
+    );
     assert_eq!(contract.on_overwrite, OnOverwrite::Append);
     assert_eq!(contract.partition_by, ["table", "_ingest_date"]);
     assert_eq!(contract.unknown_columns, UnknownColumns::Ignore);
@@ -281,12 +289,41 @@ fn a_table_of_change_events_says_where_they_come_from_and_no_more() {
     let from_topics = good("version: 1\ntable: bronze/t\nsource: { format: debezium, topics: [a.b] }\n");
     assert_eq!(from_topics.events().expect("events").path, "");
 
-    insta::assert_snapshot!(of_events("path: \"s/**\", topcs: [a], header: true", "on_overwrite: replace\nrules: []\n"), @"");
-    insta::assert_snapshot!(of_events("epoch: 1", "partition_by: [table]\n"), @"");
-    insta::assert_snapshot!(of_events("topics: [\"a b\", x, x, \"\", 7]", ""), @"");
-    insta::assert_snapshot!(of_events("topics: lake", ""), @"");
-    insta::assert_snapshot!(mistakes(&of_files("columns: [{ name: a, type: int }]").replace("csv }", "csv, topics: [a], epoch: 1 }")), @"");
-    insta::assert_snapshot!(mistakes("version: 1\ntable: bronze/t\nsource: { format: debezum, path: s }\ncolumns: [{ name: a, type: int }]\n"), @"");
+    insta::assert_snapshot!(of_events("path: \"s/**\", topcs: [a], header: true", "on_overwrite: replace\nrules: []\n"), @r"
+    3:43 error: unknown key `topcs` in `source`
+      did you mean `topics`?
+    3:55 error: `header` is for `format: csv`
+    4:15 error: `on_overwrite: replace` is not for `format: debezium`: events are only ever added
+      `append` adds the events of a new version (those that are there already change nothing); `ignore` keeps the first
+    5:1 error: `rules` is not for `format: debezium`
+      the columns of such a table are fixed and every event is kept whole; what is derived from it is typed and checked
+    ");
+    insta::assert_snapshot!(of_events("epoch: 1", "partition_by: [table]\n"), @r#"
+    3:9 error: `source` has no `path`
+      a glob below the landing zone, such as `path: "trips/**/*.csv*"`
+    4:1 error: `partition_by` is not for `format: debezium`
+      the columns of such a table are fixed and every event is kept whole; what is derived from it is typed and checked
+    "#);
+    insta::assert_snapshot!(of_events("topics: [\"a b\", x, x, \"\", 7]", ""), @r"
+    3:38 error: `a b` is no topic
+      a topic's name such as `lake.public.orders`, or a pattern such as `lake.public.*`
+    3:48 error: `x` occurs twice
+    3:51 error: `` is no topic
+      a topic's name such as `lake.public.orders`, or a pattern such as `lake.public.*`
+    3:55 error: expected a topic, found a number
+    ");
+    insta::assert_snapshot!(of_events("topics: lake", ""), @r"
+    3:37 error: expected a list of topics, found text
+      write `[lake]`
+    ");
+    insta::assert_snapshot!(mistakes(&of_files("columns: [{ name: a, type: int }]").replace("csv }", "csv, topics: [a], epoch: 1 }")), @r"
+    3:37 error: `topics` is for `format: debezium`
+    3:50 error: `epoch` is for `format: debezium`
+    ");
+    insta::assert_snapshot!(mistakes("version: 1\ntable: bronze/t\nsource: { format: debezum, path: s }\ncolumns: [{ name: a, type: int }]\n"), @r"
+    3:19 error: unknown value `debezum` for `format`
+      did you mean `debezium`?
+    ");
 }
 
 #[test]

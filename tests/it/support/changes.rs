@@ -1,5 +1,7 @@
 //! Change events of a small shop as Debezium and its connectors write them: one stream a topic, offsets without a hole.
 
+use alluvium::event::stream::StreamRecord;
+
 use super::chance::Chance;
 
 /// The contract of the table that keeps them.
@@ -35,6 +37,20 @@ impl Record {
         )
     }
 
+    /// The record as a trigger delivers it.
+    pub fn delivered(&self) -> StreamRecord {
+        let bytes = |text: &Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
+        StreamRecord {
+            topic: self.topic.clone(),
+            partition: self.partition,
+            offset: self.offset,
+            timestamp: Some(self.timestamp),
+            key: bytes(&self.key),
+            value: bytes(&self.value),
+            headers: Vec::new(),
+        }
+    }
+
     /// Whether it changes no row.
     pub fn is_ignored(&self) -> bool {
         self.value.as_deref().is_none_or(|value| value.contains("\"op\":\"m\"") || !value.contains("\"op\""))
@@ -60,7 +76,12 @@ pub fn streams(seed: u64, count: i64) -> Vec<Vec<Record>> {
 fn change(table: &str, partition: i32, offset: i64, chance: &mut Chance) -> Record {
     let (id, at) = (chance.below(20), 1_700_000_000_000 + offset * 7);
     let key = format!(r#"{{"id":{id}}}"#);
-    let row = format!(r#"{{"id":{id},"name":"N\u00e9 {}","total":"{}.{:02}"}}"#, chance.below(5), chance.below(900), chance.below(100));
+    let row = format!(
+        r#"{{"id":{id},"name":"N\u00e9 {}","total":"{}.{:02}"}}"#,
+        chance.below(5),
+        chance.below(900),
+        chance.below(100)
+    );
     let source = format!(
         r#""source":{{"connector":"postgresql","ts_ms":{at},"schema":"public","table":"{table}","txId":{},"lsn":{}}}"#,
         offset / 3,

@@ -52,6 +52,17 @@ pub async fn brief(lake: &Lake, folder: &str, columns: &[&str]) -> Vec<String> {
     rows
 }
 
+/// The change events that a table keeps, as sorted text. (Bytes are shown as hex digits.)
+pub async fn events(lake: &Lake, folder: &str) -> Vec<String> {
+    let unhexed = |hex: &str| {
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        String::from_utf8((0..hex.len()).step_by(2).map(byte).collect()).unwrap()
+    };
+    let mut events: Vec<String> = select(lake, folder, &["event"]).await.iter().map(|row| unhexed(&row[0])).collect();
+    events.sort();
+    events
+}
+
 /// The live data files of a table, as its log names them.
 pub async fn files(lake: &Lake, folder: &str) -> Vec<String> {
     let Some(table) = Table::open(&lake.store, folder).await.unwrap() else { return Vec::new() };

@@ -13,6 +13,7 @@ const FLOORS: [&[&str]; 7] = [
         "quality",
         "quarantine",
         "manifest",
+        "offsets",
         "layout",
         "event",
         "lineage",
