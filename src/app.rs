@@ -13,11 +13,13 @@ use crate::catalog::{Catalog, Diagnostic};
 use crate::clock::Clock;
 use crate::config::{Backend, Config};
 use crate::error::{Error, Result};
+use crate::event::stream::StreamRecord;
 use crate::event::{self, FileEvent, Scope};
 use crate::http::Steps;
 use crate::landing::Landing;
 use crate::manifest::FileVersion;
 use crate::pipeline;
+use crate::pipeline::deliver::KeyOf;
 use crate::pipeline::lake::{Lake, Settings};
 use crate::queue::Queue;
 use crate::store::Store;
@@ -162,6 +164,11 @@ impl Steps for App {
 
     async fn put_back(&self, message: Vec<u8>, delay: Duration) -> Result<()> {
         self.queue.send(&self.config.queue_name, message, delay).await.map(drop)
+    }
+
+    async fn deliver(&self, records: Vec<StreamRecord>, key_of: KeyOf) -> Result<Value> {
+        let _turn = self.ingesting.acquire().await.map_err(|error| Error::internal("deliver").because(error))?;
+        report(&pipeline::deliver::deliver(self.lake().await?, records, key_of).await?)
     }
 
     async fn commit(&self, force: bool) -> Result<Value> {

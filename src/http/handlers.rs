@@ -12,9 +12,11 @@ use tracing::Instrument as _;
 use super::error::failure;
 use super::invocation::{Answer, Invocation};
 use crate::error::{Directive, Error, Result};
+use crate::event::stream::{self, StreamRecord};
 use crate::event::{self, FileEvent, Item, Original, Scope};
 use crate::manifest::FileVersion;
 use crate::name::short_hash;
+use crate::pipeline::deliver::KeyOf;
 
 /// The pipeline's steps as the handlers need them. [`crate::app::App`] is the real one.
 #[async_trait]
@@ -31,6 +33,8 @@ pub trait Steps: Send + Sync + 'static {
     async fn note_unreadable(&self, name: &str, bytes: u64, reason: &str, attempts: u32) -> Result<()>;
     /// Puts a message back into the landing queue, to be delivered after `delay`.
     async fn put_back(&self, message: Vec<u8>, delay: Duration) -> Result<()>;
+    /// Stages the records that a change stream delivered; what was done, for people.
+    async fn deliver(&self, records: Vec<StreamRecord>, key_of: KeyOf) -> Result<Value>;
     /// One slice of the committer; what was done. `force` commits what is not due yet.
     async fn commit(&self, force: bool) -> Result<Value>;
     /// Landed versions at rest that neither ledger nor staging knows.
@@ -54,11 +58,16 @@ pub enum Function {
     Poison,
     /// Tells the state.
     Status,
+    /// Stages the change events of a Kafka topic.
+    CdcKafka,
+    /// Stages the change events of an event hub.
+    CdcEventhubs,
 }
 
 impl Function {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Ingest, Self::Commit, Self::Reconcile, Self::Poison, Self::Status];
+    pub const ALL: [Self; 7] =
+        [Self::Ingest, Self::Commit, Self::Reconcile, Self::Poison, Self::Status, Self::CdcKafka, Self::CdcEventhubs];
 
     /// Name of its folder, and its path for the host.
     #[must_use]
@@ -69,6 +78,8 @@ impl Function {
             Self::Reconcile => "reconcile",
             Self::Poison => "poison",
             Self::Status => "status",
+            Self::CdcKafka => "cdc_kafka",
+            Self::CdcEventhubs => "cdc_eventhubs",
         }
     }
 }
@@ -125,6 +136,14 @@ async fn run(steps: &dyn Steps, function: Function, request: &Request) -> Result
         Function::Poison => poison(steps, &invocation).await,
         Function::Commit => Ok(reported(&steps.commit(request.force).await?)),
         Function::Reconcile => reconcile(steps).await,
+        Function::CdcKafka => {
+            let records = stream::kafka(invocation.value()?, &invocation.metadata)?;
+            Ok(reported(&steps.deliver(records, KeyOf::Record).await?))
+        }
+        Function::CdcEventhubs => {
+            let records = stream::event_hubs(invocation.value()?, &invocation.metadata)?;
+            Ok(reported(&steps.deliver(records, KeyOf::Value).await?))
+        }
         Function::Status => {
             let mut answer = Answer::default();
             let headers = json!({ "Content-Type": "application/json" });

@@ -3,7 +3,7 @@
 //! | route | answers |
 //! |---|---|
 //! | any `/` | at once: the host's ping |
-//! | POST `/ingest` `/commit` `/reconcile` `/poison` `/status` | an invocation in the host's wire format |
+//! | POST `/ingest` `/commit` `/reconcile` `/poison` `/status` `/cdc_kafka` `/cdc_eventhubs` | an invocation in the host's wire format |
 //! | GET `/api/status` | the status as JSON: a forwarded request |
 //!
 //! A message that meets a transient fault goes back into the queue with a count and a delay of its own, so that an outage

@@ -9,8 +9,10 @@ use tracing_subscriber::EnvFilter;
 
 use super::*;
 use crate::error::ErrorKind;
+use crate::event::stream::StreamRecord;
 use crate::event::{FileEvent, Scope};
 use crate::manifest::FileVersion;
+use crate::pipeline::deliver::KeyOf;
 use crate::telemetry::{Captured, json_lines};
 
 /// Steps that write down what they were asked, and fail for paths that say so.
@@ -63,6 +65,19 @@ impl Steps for Recorder {
     async fn note_unreadable(&self, name: &str, bytes: u64, reason: &str, attempts: u32) -> Result<()> {
         self.note(format!("unreadable {name} of {bytes} bytes, attempts={attempts}: {reason}"));
         Ok(())
+    }
+
+    async fn deliver(&self, records: Vec<StreamRecord>, key_of: KeyOf) -> Result<Value> {
+        for record in &records {
+            let text =
+                |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            let StreamRecord { topic, partition, offset, key, value, .. } = record;
+            self.note(format!("{key_of:?} {topic}/{partition}/{offset} {:?} {:?}", text(key), text(value)));
+        }
+        match records.iter().any(|record| record.topic == "away") {
+            true => Err(Error::unavailable("the store is away")),
+            false => Ok(json!([])),
+        }
     }
 
     async fn put_back(&self, message: Vec<u8>, delay: Duration) -> Result<()> {
@@ -185,6 +200,20 @@ async fn a_queue_message_is_ingested_by_what_data_says() {
     let logs = served.succeed("ingest", queue_invocation(&event("trips/a%20b.csv"), 1)).await;
     assert_eq!(served.recorder.calls(), ["ingest trips/a b.csv 0x8D"]);
     assert_eq!(logs, [r#"[{"path":"trips/a b.csv"}]"#]);
+}
+
+#[tokio::test]
+async fn a_batch_of_a_stream_is_delivered_whole_and_fails_whole() {
+    let served = Served::start(Recorder::default()).await;
+    let batch = |topic: &str| {
+        let at =
+            json!({ "Topic": topic, "Partition": 2, "Offset": 41, "Key": "{\"id\":1}", "Value": "{}" }).to_string();
+        json!({ "Data": { "events": [at] }, "Metadata": {} }).to_string()
+    };
+    served.succeed("cdc_kafka", batch("t")).await;
+    assert_eq!(served.recorder.calls(), [r#"Record t/2/41 Some("{\"id\":1}") Some("{}")"#]);
+    assert_eq!(served.request("POST", "/cdc_kafka", batch("away")).await.0, 503);
+    assert_eq!(served.request("POST", "/cdc_eventhubs", batch("t")).await.0, 500);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use alluvium::app::App;
@@ -9,29 +10,37 @@ use alluvium::clock::SystemClock;
 use alluvium::config::Config;
 use alluvium::event::stream::{self, StreamHeader, StreamRecord};
 use alluvium::http::{Invocation, router};
+use alluvium::pipeline::lake::Settings;
+use alluvium::store::Store;
 use serde_json::Value;
 
 use crate::support::contracts::{self, sales};
 use crate::support::functions_host::request;
-use crate::support::{drop_file, root, write_contracts};
+use crate::support::{drop_file, manual_clock, open, root, rows, write_contracts};
 
 /// A handler over a home with two landed files.
 async fn handler() -> (tempfile::TempDir, SocketAddr) {
     let home = tempfile::tempdir().unwrap();
     write_contracts(home.path(), contracts::ALL);
+    let address = serve(home.path()).await;
     for path in ["sales/a b.csv", "sales/江#%.csv"] {
         drop_file(&home.path().join("landing"), path, sales(&[(1, 1, "north", "1.00")]).as_bytes());
     }
+    (home, address)
+}
+
+/// The real handler over a home.
+async fn serve(home: &Path) -> SocketAddr {
     let config = Config::from_pairs([
-        ("ALLUVIUM_HOME", home.path().to_str().unwrap()),
-        ("ALLUVIUM_SCHEMAS", home.path().join("schemas").to_str().unwrap()),
+        ("ALLUVIUM_HOME", home.to_str().unwrap()),
+        ("ALLUVIUM_SCHEMAS", home.join("schemas").to_str().unwrap()),
         ("ALLUVIUM_ARRIVAL_HOLD_MS", "10"),
     ]);
     let app = Arc::new(App::new(config.unwrap(), Arc::new(SystemClock)));
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router(app)).await });
-    (home, address)
+    address
 }
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -129,6 +138,45 @@ fn recorded_batches_of_streams_tell_the_same_records() {
         let tombstone =
             StreamRecord { offset: 102, timestamp: Some(at), value: None, headers: Vec::new(), ..record.clone() };
         assert_eq!(records, [record, tombstone], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn batches_of_streams_are_staged_once_and_fail_when_nobody_takes_them() {
+    const TAKES: &str = "version: 1\ntable: bronze/cdc\nsource: { format: debezium, topics: [cdc] }\n";
+    for (name, is_kafka) in STREAMS {
+        let home = tempfile::tempdir().unwrap();
+        let function = if *is_kafka { "/cdc_kafka" } else { "/cdc_eventhubs" };
+        let body = fixture(name);
+        let post = async |address, path: &str, body: &[u8]| request(address, "POST", path, Some(body)).await.unwrap();
+
+        // The host's retry repeats what is not answered with success.
+        write_contracts(home.path(), &[("bronze/cdc", &TAKES.replace("[cdc]", "[another]"))]);
+        let refused = post(serve(home.path()).await, function, &body).await;
+        assert_eq!(refused.status, 500, "{name}: {}", refused.body);
+        assert!(refused.body.contains("no contract takes the topic `cdc`"), "{name}: {}", refused.body);
+
+        write_contracts(home.path(), &[("bronze/cdc", TAKES)]);
+        let address = serve(home.path()).await;
+        let actions = ["staged", "already_staged", "already_settled"];
+        for (times, action) in actions.into_iter().enumerate() {
+            let answer = post(address, function, &body).await.judged().unwrap();
+            let log = answer["Logs"][0].as_str().unwrap();
+            assert!(log.contains(&format!("\"action\":\"{action}\"")), "{name}: {log}");
+            if times == 1 {
+                post(address, "/commit?force=true", &fixture("timer.json")).await.judged().unwrap();
+            }
+        }
+        let store = Store::local(&home.path().join("lake")).unwrap();
+        let lake = open(home.path(), store, manual_clock(), Settings::default());
+        let key = if *is_kafka { "{\"id\":1}" } else { "null" };
+        let told =
+            rows::brief(&lake, "bronze/cdc", &["_topic", "_partition", "_offset", "table", "op", "key", "lsn"]).await;
+        assert_eq!(
+            told,
+            [format!("cdc 3 101 public.customers c {key} 7"), format!("cdc 3 102 null null {key} null")],
+            "{name}"
+        );
     }
 }
 

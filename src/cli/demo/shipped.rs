@@ -17,8 +17,10 @@ pub const CONTRACTS: [(&str, &str); 5] = [
 ];
 
 /// The host's settings and the functions' bindings, by their paths.
-const HOST: [(&str, &str); 6] = [
+const HOST: [(&str, &str); 8] = [
     ("host.json", include_str!("../../../host.json")),
+    ("functions/cdc_eventhubs/function.json", include_str!("../../../functions/cdc_eventhubs/function.json")),
+    ("functions/cdc_kafka/function.json", include_str!("../../../functions/cdc_kafka/function.json")),
     ("functions/commit/function.json", include_str!("../../../functions/commit/function.json")),
     ("functions/ingest/function.json", include_str!("../../../functions/ingest/function.json")),
     ("functions/poison/function.json", include_str!("../../../functions/poison/function.json")),
