@@ -97,12 +97,15 @@ pub fn gaps(known: &TableLedger, now: DateTime<Utc>) -> Vec<Stretch> {
             known_since.push(earliest);
         }
         known_since.reverse();
-        let is_old =
-            |since: &Option<DateTime<Utc>>| since.is_some_and(|since| now.signed_duration_since(since) >= OPEN);
-        let old: Vec<((i64, i64), Option<DateTime<Utc>>)> =
-            open.iter().copied().zip(known_since).filter(|(_, since)| is_old(since)).collect();
-        let since = old.iter().filter_map(|(_, since)| *since).min();
-        told.extend(stretch(stream, &old.iter().map(|(gap, _)| *gap).collect::<Vec<_>>(), since));
+        let mut old = Vec::new();
+        let mut oldest: Option<DateTime<Utc>> = None;
+        for (gap, since) in open.iter().zip(known_since) {
+            if let Some(since) = since.filter(|since| now.signed_duration_since(*since) >= OPEN) {
+                old.push(*gap);
+                oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
+            }
+        }
+        told.extend(stretch(stream, &old, oldest));
     }
     told
 }
