@@ -185,6 +185,7 @@ async fn stage(lake: &Lake, contract: &Arc<Contract>, run: &Arc<Run>, key_of: Ke
         add_columns: Vec::new(),
         files: vec![staged.rows],
         rejects: staged.rejects,
+        redrive: None,
         first_seen,
         staged_at: lake.clock.now(),
     };
