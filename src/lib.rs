@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 0 words | [`error`] [`clock`] [`name`] | kinds of trouble, the only time and chance, parsed names |
 //! | 1 contract | [`schema`] [`catalog`] | what a table is, who feeds whom; every mistake with its place |
-//! | 2 rules | [`arithmetic`] [`cast`] [`decode`] [`quality`] [`quarantine`] [`lineage`] [`transform`] [`infer`] [`offsets`] [`manifest`] [`layout`] [`event`] | text to value, bytes to records, rules, what SQL does with a row and with a sum, stored formats, every path; pure, no I/O |
+//! | 2 rules | [`arithmetic`] [`cast`] [`decode`] [`change`] [`quality`] [`quarantine`] [`lineage`] [`transform`] [`infer`] [`offsets`] [`manifest`] [`layout`] [`event`] | text to value, bytes to records, rules, what SQL does with a row and with a sum, stored formats, every path; pure, no I/O |
 //! | 3 storage | [`store`] [`landing`] [`queue`] [`table`] | put-if-absent, reading at one version, Delta's log and files |
 //! | 4 pipeline | [`pipeline`] | stage, plan, commit, settle, layers: the exactly-once protocol, one file a step |
 //! | 5 service | [`config`] [`telemetry`] [`app`] [`doctor`] [`http`] | settings, logs, the parts put together, the custom handler |
@@ -21,6 +21,7 @@ pub mod app;
 pub mod arithmetic;
 pub mod cast;
 pub mod catalog;
+pub mod change;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -10,6 +10,7 @@ const FLOORS: [&[&str]; 7] = [
         "arithmetic",
         "cast",
         "decode",
+        "change",
         "quality",
         "quarantine",
         "manifest",
