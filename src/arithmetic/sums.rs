@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Field, FieldRef,
-    Int64Type, UInt64Type,
+    DECIMAL128_MAX_PRECISION, DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType,
+    Field, FieldRef, Int64Type, UInt64Type,
 };
 use arrow::error::ArrowError;
 use datafusion::common::{Result, ScalarValue, not_impl_err, plan_err};
@@ -250,8 +250,22 @@ impl Accumulator for ExactAccumulator {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let wide = self.inner.evaluate()?.to_array()?;
-        ScalarValue::try_from_array(&self.widths.narrow(&wide)?, 0)
+        let wide = self.inner.evaluate()?;
+        // A window asks for each row; what fits needs no array around it.
+        let fits = match (&wide, &self.widths.result) {
+            (ScalarValue::Decimal128(Some(sum), _, 0), DataType::Int64) => {
+                i64::try_from(*sum).ok().map(|sum| ScalarValue::Int64(Some(sum)))
+            }
+            (ScalarValue::Decimal128(Some(sum), _, _), DataType::Decimal128(digits, scale)) => {
+                let fits = Decimal128Type::is_valid_decimal_precision(*sum, *digits);
+                fits.then_some(ScalarValue::Decimal128(Some(*sum), *digits, *scale))
+            }
+            _ => None,
+        };
+        match fits {
+            Some(sum) => Ok(sum),
+            None => ScalarValue::try_from_array(&self.widths.narrow(&wide.to_array()?)?, 0),
+        }
     }
 
     fn size(&self) -> usize {
