@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use chrono::TimeDelta;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::catalog::{Catalog, Diagnostic};
 use crate::clock::Clock;
@@ -24,8 +24,18 @@ use crate::pipeline::lake::{Lake, Settings};
 use crate::queue::Queue;
 use crate::store::Store;
 
+mod contracts;
+
+use contracts::Current;
+
 /// One run of the committer ends after this long and leaves the rest to the next, well inside the functions' time.
 const COMMIT_SLICE: TimeDelta = TimeDelta::seconds(120);
+
+/// One run of the upkeep begins nothing new after this long: its longest single step fits into what the functions have left.
+const MAINTAIN_SLICE: TimeDelta = TimeDelta::seconds(240);
+
+/// One backfill begins no table after this long.
+const BACKFILL_SLICE: TimeDelta = TimeDelta::seconds(240);
 
 /// Everything behind the handlers. The lake is opened by the first call that needs it.
 #[derive(Debug)]
@@ -33,7 +43,7 @@ pub struct App {
     config: Config,
     clock: Arc<dyn Clock>,
     queue: Queue,
-    lake: OnceCell<Lake>,
+    lake: Current,
     /// The host puts no bound on invocations at a time; more files at once than this only cost memory.
     ingesting: Semaphore,
 }
@@ -86,6 +96,7 @@ pub fn settings(config: &Config) -> Settings {
         commit_rows: config.commit_rows,
         commit_bytes: config.commit_bytes,
         commit_age: config.commit_age,
+        orphan_retention: config.orphan_retention,
         memory_bytes: config.memory_bytes,
         threads: config.threads.unwrap_or(default.threads),
         ..default
@@ -108,22 +119,16 @@ impl App {
     pub fn new(config: Config, clock: Arc<dyn Clock>) -> Self {
         let queue = open_queue(&config, Arc::clone(&clock));
         let ingesting = Semaphore::new(2 * config.threads.unwrap_or_else(|| Settings::default().threads));
-        Self { config, clock, queue, lake: OnceCell::new(), ingesting }
+        Self { config, clock, queue, lake: Current::default(), ingesting }
     }
 
-    /// The lake, opened at the first call. A failure is not kept: a contract that was mended is read anew.
+    /// The lake, opened at the first call, under the contracts as they are now.
     ///
     /// # Errors
-    /// A contract is wrong, or a folder cannot be used.
-    pub async fn lake(&self) -> Result<&Lake> {
-        self.lake
-            .get_or_try_init(|| async {
-                let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
-                tokio::task::spawn_blocking(move || open_lake(&config, clock))
-                    .await
-                    .map_err(|error| Error::internal("opening the lake").because(error))?
-            })
-            .await
+    /// A contract is wrong, or a folder cannot be used. A failure is not kept: a contract that was mended is read anew.
+    pub async fn lake(&self) -> Result<Lake> {
+        let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
+        self.lake.lake(&self.config.schemas, move || open_lake(&config, clock)).await
     }
 
     /// The queues.
@@ -147,19 +152,19 @@ impl Steps for App {
 
     async fn ingest(&self, event: &FileEvent) -> Result<Value> {
         let _turn = self.ingesting.acquire().await.map_err(|error| Error::internal("ingest").because(error))?;
-        report(&pipeline::ingest::ingest(self.lake().await?, event).await?)
+        report(&pipeline::ingest::ingest(&self.lake().await?, event).await?)
     }
 
     async fn note_failure(&self, event: &FileEvent, reason: &str, transient: bool, attempts: u32) -> Result<()> {
-        pipeline::notes::note_failure(self.lake().await?, event, reason, transient, attempts).await
+        pipeline::notes::note_failure(&self.lake().await?, event, reason, transient, attempts).await
     }
 
     async fn give_up(&self, event: &FileEvent, attempts: u32) -> Result<Vec<String>> {
-        pipeline::notes::give_up(self.lake().await?, event, attempts).await
+        pipeline::notes::give_up(&self.lake().await?, event, attempts).await
     }
 
     async fn note_unreadable(&self, name: &str, bytes: u64, reason: &str, attempts: u32) -> Result<()> {
-        pipeline::notes::note_unreadable(self.lake().await?, name, bytes, reason, attempts).await
+        pipeline::notes::note_unreadable(&self.lake().await?, name, bytes, reason, attempts).await
     }
 
     async fn put_back(&self, message: Vec<u8>, delay: Duration) -> Result<()> {
@@ -168,13 +173,13 @@ impl Steps for App {
 
     async fn deliver(&self, records: Vec<StreamRecord>, key_of: KeyOf) -> Result<Value> {
         let _turn = self.ingesting.acquire().await.map_err(|error| Error::internal("deliver").because(error))?;
-        report(&pipeline::deliver::deliver(self.lake().await?, records, key_of).await?)
+        report(&pipeline::deliver::deliver(&self.lake().await?, records, key_of).await?)
     }
 
     async fn commit(&self, force: bool) -> Result<Value> {
         let deadline = Some(self.clock.now() + COMMIT_SLICE);
         let options = pipeline::commit::CommitOptions { force, deadline };
-        let done = pipeline::commit::commit(self.lake().await?, options).await?;
+        let done = pipeline::commit::commit(&self.lake().await?, options).await?;
         // Their staged data is gone; they are listed at every tick until they are staged anew.
         self.announce(&done.restage).await?;
         if done.failed.is_empty() {
@@ -186,10 +191,34 @@ impl Steps for App {
             .remedy("each one's reason was logged before this"))
     }
 
+    async fn maintain(&self) -> Result<Value> {
+        let deadline = Some(self.clock.now() + MAINTAIN_SLICE);
+        let done = pipeline::maintain::maintain(&self.lake().await?, deadline).await?;
+        if done.failed.is_empty() {
+            return report(&done);
+        }
+        let tables: Vec<&str> = done.failed.iter().map(|failure| failure.table.as_str()).collect();
+        Err(Error::internal(format!("upkeep stopped: {}", tables.join(", ")))
+            .remedy("each one's reason was logged before this"))
+    }
+
+    async fn backfill(&self, table: Option<&str>) -> Result<Value> {
+        let only = table.into_iter().map(str::parse).collect::<Result<_>>()?;
+        let deadline = Some(self.clock.now() + BACKFILL_SLICE);
+        let options = pipeline::backfill::BackfillOptions { only, verify: false, deadline };
+        let done = pipeline::backfill::backfill(&self.lake().await?, &options, |_| {}).await?;
+        if done.failed.is_empty() {
+            return report(&done);
+        }
+        let tables: Vec<String> = done.failed.iter().map(|failure| failure.table.to_string()).collect();
+        Err(Error::internal(format!("backfill stopped: {}", tables.join(", ")))
+            .remedy("each one's reason was logged before this"))
+    }
+
     /// A file that changes while this looks at it is left to its own event or to the next time.
     async fn missing(&self) -> Result<Vec<FileVersion>> {
         let lake = self.lake().await?;
-        let found = pipeline::reconcile::missing(lake).await?;
+        let found = pipeline::reconcile::missing(&lake).await?;
         if found.is_empty() {
             return Ok(found);
         }
@@ -208,7 +237,9 @@ impl Steps for App {
     }
 
     async fn status(&self) -> Result<Value> {
-        report(&pipeline::status::status(self.lake().await?).await?)
+        let mut status = pipeline::status::status(&self.lake().await?).await?;
+        status.contracts = self.lake.broken().await;
+        report(&status)
     }
 }
 

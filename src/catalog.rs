@@ -107,6 +107,9 @@ pub fn check_folder(folder: &Path) -> Result<Catalog, Vec<Diagnostic>> {
 }
 
 impl Catalog {
+    /// Contracts are looked for this many folders deep: deeper ones hold none, and links may lead in circles.
+    pub const DEPTH: usize = 4;
+
     /// Reads `<folder>/<layer>/<table>.yaml`, all of them. Everything that can be checked without planning SQL is.
     ///
     /// # Errors

@@ -40,6 +40,12 @@ pub const SETTINGS: &[Setting] = &[
         "0 */15 * * * *",
         "when the landing zone is compared with the ledger: six cron fields, UTC",
     ),
+    setting("MAINTAIN_SCHEDULE", "0 0 3 * * *", "when tables are compacted and cleaned up: six cron fields, UTC"),
+    setting(
+        "BACKFILL_SCHEDULE",
+        "0 0 4 * * *",
+        "when derived tables are compared with what their sources make them: six cron fields, UTC",
+    ),
     setting(
         "ALLUVIUM_ARRIVAL_HOLD_MS",
         "500",
@@ -48,6 +54,11 @@ pub const SETTINGS: &[Setting] = &[
     setting("ALLUVIUM_COMMIT_ROWS", "1000000", "staged rows of a table that make a commit due"),
     setting("ALLUVIUM_COMMIT_BYTES", "128MiB", "staged bytes of a table that make a commit due"),
     setting("ALLUVIUM_COMMIT_AGE", "10s", "age of the oldest staged batch that makes a commit due (ms, s, m, h)"),
+    setting(
+        "ALLUVIUM_ORPHAN_RETENTION",
+        "7d",
+        "files in a table's folder that no version names are kept for this long, at least 24h (h, d)",
+    ),
     setting("ALLUVIUM_MEMORY", "512MiB", "memory for SQL, for writers, and for a file that is read"),
     setting("ALLUVIUM_THREADS", "", "threads for CPU-bound work; unset: one a core"),
     setting("ALLUVIUM_FSYNC", "0", "1 makes every write survive a machine that loses power, and slower"),
@@ -127,6 +138,8 @@ pub struct Config {
     pub commit_bytes: u64,
     /// Age of the oldest staged batch that makes a commit due.
     pub commit_age: Duration,
+    /// How long files in a table's folder that no version names are kept; at least 24 hours.
+    pub orphan_retention: Duration,
     /// Memory for SQL and writers, in bytes.
     pub memory_bytes: u64,
     /// Threads for CPU-bound work; none is one a core.
@@ -185,6 +198,7 @@ impl Config {
             commit_rows: values.parsed("ALLUVIUM_COMMIT_ROWS", parse_positive)?,
             commit_bytes: values.parsed("ALLUVIUM_COMMIT_BYTES", parse_bytes)?,
             commit_age: values.parsed("ALLUVIUM_COMMIT_AGE", parse_duration)?,
+            orphan_retention: values.parsed("ALLUVIUM_ORPHAN_RETENTION", parse_retention)?,
             memory_bytes: values.parsed("ALLUVIUM_MEMORY", parse_memory)?,
             threads: values.optional("ALLUVIUM_THREADS", parse_threads)?,
             fsync: values.parsed("ALLUVIUM_FSYNC", parse_switch)?,
@@ -411,7 +425,7 @@ fn parse_memory(text: &str) -> Result<u64, Expected> {
 }
 
 fn parse_duration(text: &str) -> Result<Duration, Expected> {
-    const EXPECTED: Expected = "a time such as 500ms, 10s, 2m or 1h";
+    const EXPECTED: Expected = "a time such as 500ms, 10s, 2m, 1h or 7d";
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| EXPECTED)?;
@@ -420,9 +434,15 @@ fn parse_duration(text: &str) -> Result<Duration, Expected> {
         "" | "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return Err(EXPECTED),
     };
     number.checked_mul(factor).map(Duration::from_millis).ok_or(EXPECTED)
+}
+
+fn parse_retention(text: &str) -> Result<Duration, Expected> {
+    const SHORTEST: Duration = Duration::from_secs(24 * 3600);
+    parse_duration(text).ok().filter(|time| *time >= SHORTEST).ok_or("a time of at least 24h, such as 48h or 7d")
 }
 
 fn parse_filter(text: &str) -> Result<String, Expected> {
@@ -488,12 +508,17 @@ mod tests {
             (
                 "ALLUVIUM_COMMIT_AGE",
                 "10 days",
-                "ALLUVIUM_COMMIT_AGE is `10 days`, expected a time such as 500ms, 10s, 2m or 1h",
+                "ALLUVIUM_COMMIT_AGE is `10 days`, expected a time such as 500ms, 10s, 2m, 1h or 7d",
             ),
             (
                 "ALLUVIUM_MEMORY",
                 "1MiB",
                 "ALLUVIUM_MEMORY is `1MiB`, expected a size of at least 64MiB, such as 512MiB or 2GiB",
+            ),
+            (
+                "ALLUVIUM_ORPHAN_RETENTION",
+                "23h",
+                "ALLUVIUM_ORPHAN_RETENTION is `23h`, expected a time of at least 24h, such as 48h or 7d",
             ),
             ("ALLUVIUM_THREADS", "0", "ALLUVIUM_THREADS is `0`, expected a whole number from 1 to 1024"),
             ("ALLUVIUM_FSYNC", "maybe", "ALLUVIUM_FSYNC is `maybe`, expected 0 or 1"),
@@ -514,7 +539,9 @@ mod tests {
         for (text, bytes) in [("1", 1), ("2KiB", 2048), ("3 MB", 3_000_000), ("1GiB", 1 << 30), ("7m", 7 << 20)] {
             assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
         }
-        for (text, millis) in [("0", 0), ("1500ms", 1500), ("10", 10_000), ("2m", 120_000), ("1h", 3_600_000)] {
+        for (text, millis) in
+            [("0", 0), ("1500ms", 1500), ("10", 10_000), ("2m", 120_000), ("1h", 3_600_000), ("7d", 604_800_000)]
+        {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         assert!(parse_bytes("99999999999GiB").is_err() && parse_bytes("-1").is_err() && parse_duration("").is_err());

@@ -62,6 +62,12 @@ pub fn staged_rejects(name: &TableName, fresh: &str) -> String {
     format!("{INTERNAL}/staged/{name}/data/{fresh}.rejects.arrow")
 }
 
+/// Folder of a table's staged rows and rejects.
+#[must_use]
+pub fn staged_data(name: &TableName) -> String {
+    format!("{INTERNAL}/staged/{name}/data")
+}
+
 /// Folder of a table's plans.
 #[must_use]
 pub fn plans(name: &TableName) -> String {
@@ -78,6 +84,55 @@ pub fn plan(name: &TableName, number: i64) -> String {
 #[must_use]
 pub fn unclaimed_notes() -> String {
     format!("{INTERNAL}/staged/_unclaimed")
+}
+
+/// The number of a plan, by its path; none for what is no plan.
+#[must_use]
+pub fn plan_number(path: &str) -> Option<i64> {
+    path.rsplit('/').next()?.strip_suffix(".json")?.parse().ok()
+}
+
+/// Folder of the notes about stopped tables.
+#[must_use]
+pub fn stops() -> String {
+    format!("{INTERNAL}/stopped")
+}
+
+/// A note about a stopped table, by a hash of the reason.
+#[must_use]
+pub fn stop(name: &TableName, hash: &str) -> String {
+    format!("{}/{name}/{hash}.json", stops())
+}
+
+/// The table that such a note is about.
+#[must_use]
+pub fn stopped_table(path: &str) -> Option<TableName> {
+    let (table, _) = path.strip_prefix(&stops())?.strip_prefix('/')?.rsplit_once('/')?;
+    table.parse().ok()
+}
+
+/// Folder of recomputed rows that are only looked at.
+#[must_use]
+pub fn scratch() -> String {
+    format!("{INTERNAL}/scratch")
+}
+
+/// A table's folder below it, for one look.
+#[must_use]
+pub fn scratch_of(name: &TableName, fresh: &str) -> String {
+    format!("{}/{name}/{fresh}", scratch())
+}
+
+/// Folder of empty objects that are put to learn what time it is by the store's clock.
+#[must_use]
+pub fn probes() -> String {
+    format!("{INTERNAL}/probes")
+}
+
+/// One of them, under a fresh name.
+#[must_use]
+pub fn probe(fresh: &str) -> String {
+    format!("{}/{fresh}", probes())
 }
 
 /// What a name in a table's manifest folder is.
@@ -129,5 +184,7 @@ mod tests {
             assert_eq!(parse_staged(&file(path)), Some(expected));
         }
         assert_eq!(parse_staged("x.txt"), None);
+        assert_eq!(plan_number(&plan(&name, 17)), Some(17));
+        assert_eq!(stopped_table(&stop(&name, "ab")), Some(name));
     }
 }

@@ -279,6 +279,16 @@ pub fn human_duration(duration: std::time::Duration) -> String {
     format!("{} min {} s", duration.as_secs() / 60, duration.as_secs() % 60)
 }
 
+/// Whole seconds for people, in the largest unit that there are two of.
+#[must_use]
+pub fn human_age(seconds: u64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
+    match units.into_iter().find(|(unit, _)| seconds >= 2 * unit) {
+        Some((unit, name)) => format!("{} {name}", seconds / unit),
+        None => format!("{seconds} s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,6 +354,9 @@ mod tests {
         }
         for (millis, text) in [(0, "0 ms"), (812, "812 ms"), (3_420, "3.42 s"), (125_000, "2 min 5 s")] {
             assert_eq!(human_duration(std::time::Duration::from_millis(millis)), text);
+        }
+        for (seconds, text) in [(0, "0 s"), (119, "119 s"), (190, "3 min"), (7_200, "2 h"), (700_000, "8 d")] {
+            assert_eq!(human_age(seconds), text);
         }
     }
 }

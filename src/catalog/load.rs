@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::catalog::Catalog;
 use crate::name::{LAYERS, TableName};
 use crate::schema::{At, Contract, Diagnostic, suggest, yaml};
 
@@ -15,9 +16,6 @@ pub(super) struct Loaded {
     /// Mistakes and warnings.
     pub(super) found: Vec<Diagnostic>,
 }
-
-// Deeper folders hold no contracts, and links may lead in circles.
-const MAX_DEPTH: usize = 4;
 
 pub(super) fn folder(folder: &Path) -> Loaded {
     let mut loaded = Loaded::default();
@@ -111,7 +109,7 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, found: &mut Vec<D
             continue;
         }
         if path.is_dir() {
-            if depth < MAX_DEPTH {
+            if depth < Catalog::DEPTH {
                 walk(&path, depth + 1, files, found);
             }
         } else if path

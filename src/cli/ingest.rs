@@ -194,8 +194,8 @@ pub async fn commit_until_quiet(lake: &Lake, failures: &mut Vec<FileFailure>) ->
                 failures.push(FileFailure { path: version.path.clone(), error: error.describe() });
             }
         }
-        // A table that stopped stays stopped: running again only repeats what it says.
-        let is_over = report.is_quiet() || !report.failed.is_empty();
+        // A table that stopped stays stopped: it does not keep the others from coming to rest.
+        let is_over = report.is_quiet();
         reports.push(report);
         if is_over {
             spinner.finish_and_clear();

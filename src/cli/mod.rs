@@ -1,6 +1,7 @@
 //! The command line: everything a person meets. Data goes to standard output, everything else to standard error; the exit
 //! code is 0 when done, 1 when it failed, 2 for wrong usage, 3 when something was found that a person should look at.
 
+pub mod backfill;
 pub mod bench;
 pub mod check;
 pub mod commit;
@@ -80,6 +81,8 @@ pub enum Command {
     Ingest(ingest::IngestArgs),
     /// Run the single writer once: commit what is staged, move the layers forward
     Commit(commit::CommitArgs),
+    /// Recompute derived tables from their sources, tell what differs, mend it
+    Backfill(backfill::BackfillArgs),
     /// What each table holds, what waits for it, what went wrong
     Status(status::StatusArgs),
     /// All tables: rows, files, bytes, keys, where they come from
@@ -155,6 +158,7 @@ impl Cli {
             Command::Serve(_) => block_on(host::serve(&context)),
             Command::Ingest(args) => block_on(ingest::run(&context, args)),
             Command::Commit(args) => block_on(commit::run(&context, args)),
+            Command::Backfill(args) => block_on(backfill::run(&context, args)),
             Command::Status(args) => block_on(status::run(&context, args)),
             Command::Tables(args) => block_on(tables::run_tables(&context, args)),
             Command::Sql(args) => block_on(sql::run(&context, args)),

@@ -7,7 +7,7 @@ use super::exit::Exit;
 use super::output;
 use crate::error::{Error, Result};
 use crate::pipeline::status::{Status, status};
-use crate::render::{Cell, Grid, Output, grouped};
+use crate::render::{Cell, Grid, Output, grouped, human_age};
 
 /// Arguments of `status`.
 #[derive(Debug, Args)]
@@ -51,7 +51,11 @@ fn grid(now: &Status) -> Grid {
         "missing",
         "refused",
         "quarantined",
+        "gaps",
+        "ties",
         "behind",
+        "lag",
+        "newest_source",
         "committed_at",
     ]);
     // A zero that is as it should be is no news; people see the others at once.
@@ -69,11 +73,19 @@ fn grid(now: &Status) -> Grid {
             news(table.missing as u64),
             news(table.refused as u64),
             news(table.quarantined),
+            news(table.gaps.len() as u64),
+            news(table.ties),
             Cell::List(behind.map(|(source, versions)| format!("{versions} of {source}")).collect()),
+            lag(table.lag_seconds),
+            table.newest_source.into(),
             table.committed_at.into(),
         ]);
     }
     grid
+}
+
+fn lag(seconds: u64) -> Cell {
+    if seconds == 0 { Cell::Empty } else { human_age(seconds).into() }
 }
 
 fn remarks(now: &Status) -> Vec<String> {
@@ -85,6 +97,18 @@ fn remarks(now: &Status) -> Vec<String> {
     if now.unreadable > 0 {
         let messages = grouped(i64::try_from(now.unreadable).unwrap_or(i64::MAX));
         lines.push(format!("{messages} messages that name no file: `alluvium ledger --status failed`"));
+    }
+    if let Some(error) = &now.contracts {
+        lines.push(format!("the contracts that were in force before still are: {error}"));
+    }
+    for layer in now.layers.iter().filter(|layer| layer.stopped > 0 || layer.lag_seconds > 0) {
+        let stopped = if layer.stopped > 0 {
+            format!(", {} of {} tables stopped", layer.stopped, layer.tables)
+        } else {
+            String::new()
+        };
+        let behind = human_age(layer.lag_seconds);
+        lines.push(format!("layer {}: {behind} behind{stopped}", layer.layer));
     }
     for table in &now.tables {
         lines.extend(
@@ -99,7 +123,8 @@ fn remarks(now: &Status) -> Vec<String> {
             format!("{}: notice: {gap} have not come{since}; harmless if the topic has such holes", table.table)
         }));
         if let Some(error) = &table.last_error {
-            lines.push(format!("{}: last error: {error}", table.table));
+            let since = table.stopped_since.map(|since| format!("stopped since {}", since.format("%Y-%m-%d %H:%M:%S")));
+            lines.push(format!("{}: {}: {error}", table.table, since.as_deref().unwrap_or("last error")));
         }
     }
     lines
@@ -108,7 +133,7 @@ fn remarks(now: &Status) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline::status::TableStatus;
+    use crate::pipeline::status::{LayerStatus, TableStatus};
     use crate::pipeline::streams::Stretch;
     use chrono::DateTime;
     use std::collections::BTreeMap;
@@ -129,7 +154,10 @@ mod tests {
             gaps: Vec::new(),
             refused: 0,
             quarantined: 0,
+            ties: 0,
             behind: BTreeMap::new(),
+            lag_seconds: 0,
+            stopped_since: None,
             last_error: None,
         }
     }
@@ -139,6 +167,7 @@ mod tests {
         let raw = TableStatus {
             staged: 2,
             quarantined: 3,
+            newest_source: DateTime::from_timestamp(1_709_287_400, 0),
             last_error: Some("trips/a.csv: the disk is full; free some space".to_owned()),
             ..table("raw/trips")
         };
@@ -154,10 +183,24 @@ mod tests {
         };
         let bronze =
             TableStatus { lost: vec![stretch(5, 13, 1)], gaps: vec![stretch(20, 90, 3)], ..table("bronze/shop") };
-        let derived = TableStatus { behind: BTreeMap::from([("raw/trips".to_owned(), 1)]), ..table("aggregate/trips") };
+        let derived = TableStatus {
+            behind: BTreeMap::from([("raw/trips".to_owned(), 1)]),
+            lag_seconds: 190,
+            stopped_since: DateTime::from_timestamp(1_709_287_445, 0),
+            last_error: Some("aggregate/trips: column `fare` is gone; mend the SQL".to_owned()),
+            ..table("aggregate/trips")
+        };
         let empty = TableStatus { version: None, rows: None, committed_at: None, ..table("raw/flights") };
-        let tables = vec![raw, derived, empty, bronze];
-        let now = Status { at: DateTime::UNIX_EPOCH, tables, unclaimed: 4, unreadable: 1 };
+        let layer =
+            |name: &str, stopped, lag_seconds| LayerStatus { layer: name.to_owned(), tables: 1, stopped, lag_seconds };
+        let now = Status {
+            at: DateTime::UNIX_EPOCH,
+            tables: vec![raw, derived, empty, bronze],
+            layers: vec![layer("raw", 0, 0), layer("aggregate", 1, 190)],
+            unclaimed: 4,
+            unreadable: 1,
+            contracts: Some("schemas/raw/trips.yaml:3:1: unknown key".to_owned()),
+        };
         insta::assert_snapshot!(format!("{}{}", grid(&now).text(None, false), remarks(&now).join("\n")));
     }
 }

@@ -37,6 +37,10 @@ pub trait Steps: Send + Sync + 'static {
     async fn deliver(&self, records: Vec<StreamRecord>, key_of: KeyOf) -> Result<Value>;
     /// One slice of the committer; what was done. `force` commits what is not due yet.
     async fn commit(&self, force: bool) -> Result<Value>;
+    /// One run of the upkeep over all tables; what was done.
+    async fn maintain(&self) -> Result<Value>;
+    /// Derived tables (or one of them) compared with what their sources make them, and mended; what was found.
+    async fn backfill(&self, table: Option<&str>) -> Result<Value>;
     /// Landed versions at rest that neither ledger nor staging knows.
     async fn missing(&self) -> Result<Vec<FileVersion>>;
     /// Puts files into the landing queue.
@@ -52,6 +56,12 @@ pub enum Function {
     Ingest,
     /// The single writer.
     Commit,
+    /// Compacts, checkpoints and cleans up.
+    Maintain,
+    /// Compares derived tables with their sources, in time.
+    Backfill,
+    /// The same, when somebody asks.
+    BackfillNow,
     /// Finds what no event announced.
     Reconcile,
     /// Records what failed too often.
@@ -66,8 +76,18 @@ pub enum Function {
 
 impl Function {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Ingest, Self::Commit, Self::Reconcile, Self::Poison, Self::Status, Self::CdcKafka, Self::CdcEventhubs];
+    pub const ALL: [Self; 10] = [
+        Self::Ingest,
+        Self::Commit,
+        Self::Maintain,
+        Self::Backfill,
+        Self::BackfillNow,
+        Self::Reconcile,
+        Self::Poison,
+        Self::Status,
+        Self::CdcKafka,
+        Self::CdcEventhubs,
+    ];
 
     /// Name of its folder, and its path for the host.
     #[must_use]
@@ -75,6 +95,9 @@ impl Function {
         match self {
             Self::Ingest => "ingest",
             Self::Commit => "commit",
+            Self::Maintain => "maintain",
+            Self::Backfill => "backfill",
+            Self::BackfillNow => "backfill_now",
             Self::Reconcile => "reconcile",
             Self::Poison => "poison",
             Self::Status => "status",
@@ -105,12 +128,15 @@ pub(super) async fn invoke(steps: Arc<dyn Steps>, function: Function, request: R
     }
 }
 
-/// The status as it is, for callers that are no Functions host.
-pub(super) async fn plain_status(steps: Arc<dyn Steps>, id: String) -> Response {
-    let span = tracing::info_span!("invocation", function.name = "status", invocation.id = id);
-    let work = async move { steps.status().await };
+/// What a function answers, as it is, to callers that are no Functions host.
+pub(super) async fn plain(
+    function: Function,
+    id: String,
+    work: impl Future<Output = Result<Value>> + Send + 'static,
+) -> Response {
+    let span = tracing::info_span!("invocation", function.name = function.name(), invocation.id = id);
     match guarded(work.instrument(span.clone())).await {
-        Ok(status) => axum::Json(status).into_response(),
+        Ok(body) => axum::Json(body).into_response(),
         Err(error) => {
             span.in_scope(|| log_failure(&error));
             failure(&error)
@@ -135,6 +161,7 @@ async fn run(steps: &dyn Steps, function: Function, request: &Request) -> Result
         Function::Ingest => ingest(steps, &invocation).await,
         Function::Poison => poison(steps, &invocation).await,
         Function::Commit => Ok(reported(&steps.commit(request.force).await?)),
+        Function::Maintain => Ok(reported(&steps.maintain().await?)),
         Function::Reconcile => reconcile(steps).await,
         Function::CdcKafka => {
             let records = stream::kafka(invocation.value()?, &invocation.metadata)?;
@@ -144,14 +171,21 @@ async fn run(steps: &dyn Steps, function: Function, request: &Request) -> Result
             let records = stream::event_hubs(invocation.value()?, &invocation.metadata)?;
             Ok(reported(&steps.deliver(records, KeyOf::Value).await?))
         }
-        Function::Status => {
-            let mut answer = Answer::default();
-            let headers = json!({ "Content-Type": "application/json" });
-            let response = json!({ "statusCode": 200, "headers": headers, "body": steps.status().await? });
-            answer.outputs.insert("res".to_owned(), response);
-            Ok(answer)
+        Function::Backfill => Ok(reported(&steps.backfill(None).await?)),
+        Function::BackfillNow => {
+            let asked = invocation.data.values().find_map(|request| request.pointer("/Query/table")?.as_str());
+            Ok(responded(steps.backfill(asked).await?))
         }
+        Function::Status => Ok(responded(steps.status().await?)),
     }
+}
+
+/// An answer of an HTTP function: the body of its response.
+fn responded(body: Value) -> Answer {
+    let headers = json!({ "Content-Type": "application/json" });
+    let mut answer = Answer::default();
+    answer.outputs.insert("res".to_owned(), json!({ "statusCode": 200, "headers": headers, "body": body }));
+    answer
 }
 
 /// An answer whose log line is a step's report, which the host ties to the invocation.

@@ -3,8 +3,9 @@
 //! | route | answers |
 //! |---|---|
 //! | any `/` | at once: the host's ping |
-//! | POST `/ingest` `/commit` `/reconcile` `/poison` `/status` `/cdc_kafka` `/cdc_eventhubs` | an invocation in the host's wire format |
+//! | POST `/ingest` `/commit` `/maintain` `/backfill` `/backfill_now` `/reconcile` `/poison` `/status` `/cdc_kafka` `/cdc_eventhubs` | an invocation in the host's wire format |
 //! | GET `/api/status` | the status as JSON: a forwarded request |
+//! | POST `/api/backfill_now` | what a backfill found, of all derived tables or of `?table=`: a forwarded request |
 //!
 //! A message that meets a transient fault goes back into the queue with a count and a delay of its own, so that an outage
 //! uses up none of the host's few deliveries. Failures are never 2xx, and successes never empty.
@@ -75,7 +76,10 @@ pub(crate) async fn standard_input_closed() {
 
 /// All routes.
 pub fn router(steps: Arc<dyn Steps>) -> Router {
-    let mut router = Router::new().route("/", any(ping)).route("/api/status", get(status));
+    let mut router = Router::new()
+        .route("/", any(ping))
+        .route("/api/status", get(status))
+        .route("/api/backfill_now", post(backfill_now));
     for function in Function::ALL {
         let handler = move |State(steps): State<Arc<dyn Steps>>, uri: Uri, headers: HeaderMap, body: Body| async move {
             invocation_of(steps, function, &uri, &headers, body).await
@@ -95,7 +99,18 @@ async fn ping() -> Response {
 }
 
 async fn status(State(steps): State<Arc<dyn Steps>>, headers: HeaderMap) -> Response {
-    handlers::plain_status(steps, invocation_id(&headers)).await
+    handlers::plain(Function::Status, invocation_id(&headers), async move { steps.status().await }).await
+}
+
+async fn backfill_now(State(steps): State<Arc<dyn Steps>>, uri: Uri, headers: HeaderMap) -> Response {
+    let table = parameter(&uri, "table");
+    let work = async move { steps.backfill(table.as_deref()).await };
+    handlers::plain(Function::BackfillNow, invocation_id(&headers), work).await
+}
+
+fn parameter(uri: &Uri, wanted: &str) -> Option<String> {
+    let mut found = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    found.find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
 }
 
 async fn invocation_of(
@@ -113,8 +128,7 @@ async fn invocation_of(
             return error::respond(StatusCode::BAD_REQUEST, "invalid", "the body broke off", None);
         }
     };
-    let force = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
-        .any(|(name, value)| name == "force" && value == "true");
+    let force = parameter(uri, "force").is_some_and(|value| value == "true");
     handlers::invoke(steps, function, handlers::Request { id, force, body }).await
 }
 

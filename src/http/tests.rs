@@ -94,6 +94,16 @@ impl Steps for Recorder {
         Ok(json!({ "tables": 0 }))
     }
 
+    async fn maintain(&self) -> Result<Value> {
+        self.note("maintain".to_owned());
+        Ok(json!({ "tables": [] }))
+    }
+
+    async fn backfill(&self, table: Option<&str>) -> Result<Value> {
+        self.note(format!("backfill {}", table.unwrap_or("all")));
+        Ok(json!({ "tables": [] }))
+    }
+
     async fn missing(&self) -> Result<Vec<FileVersion>> {
         Ok(self.missing.clone())
     }
@@ -184,6 +194,26 @@ const TIMER: &str = r#"{"Data":{"timer":{"Schedule":{"AdjustForDST":true},
 const HTTP: &str = r#"{"Data":{"req":{"Url":"http://localhost:7071/api/status?x=1","Method":"GET","Query":{"x":"1"},
   "Headers":{"Host":["localhost:7071"]},"Params":{},"Identities":[{}]}},
  "Metadata":{"Headers":{},"Query":{"x":"1"},"sys":{"MethodName":"status","UtcNow":"2026-01-15T10:00:00.0Z","RandGuid":"x"}}}"#;
+
+#[tokio::test]
+async fn upkeep_and_backfills_are_called_by_time_or_by_name() {
+    let served = Served::start(Recorder::default()).await;
+    served.succeed("maintain", TIMER).await;
+    served.succeed("backfill", TIMER).await;
+    let asked = HTTP.replace(r#""Query":{"x":"1"}"#, r#""Query":{"table":"curated/days"}"#);
+    let (status, _, body) = served.request("POST", "/backfill_now", asked).await;
+    assert_eq!(status, 200);
+    let answer: Answer = serde_json::from_str(&body).unwrap();
+    assert_eq!(answer.outputs["res"]["body"], json!({ "tables": [] }));
+    // As the host forwards it, and what is called wrongly.
+    assert_eq!(served.request("POST", "/api/backfill_now?table=gold%2Fx", "").await.2, r#"{"tables":[]}"#);
+    assert_eq!(served.request("POST", "/api/backfill_now", "").await.0, 200);
+    assert_eq!(served.request("GET", "/api/backfill_now", "").await.0, 405);
+    assert_eq!(
+        served.recorder.calls(),
+        ["maintain", "backfill all", "backfill curated/days", "backfill gold/x", "backfill all"]
+    );
+}
 
 #[tokio::test]
 async fn the_ping_is_answered_by_any_method() {

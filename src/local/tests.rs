@@ -314,7 +314,7 @@ async fn only_timer_functions_run_by_hand() {
     let host = bench.start(&fake, None).await;
     let error = host.run_now("comit", false).await.unwrap_err();
     assert_eq!(error.to_string(), "`comit` is no timer function");
-    assert_eq!(error.remedy_text(), Some("there are: commit, reconcile"));
+    assert_eq!(error.remedy_text(), Some("there are: backfill, commit, maintain, reconcile"));
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ use crate::pipeline::ledger::{self, LedgerRow, TableLedger};
 use crate::pipeline::rows::{self, Failure};
 use crate::pipeline::settle::settle;
 use crate::pipeline::sift::{self, Sifted};
+use crate::pipeline::stops::Stops;
 use crate::pipeline::{APP_ID, plan, staging, tables, upsert};
 use crate::schema::{Contract, OnOverwrite, WriteMode};
 use crate::table::{Change, Outcome, Snapshot, Table};
@@ -80,8 +81,9 @@ pub struct TableFailure {
 }
 
 impl CommitReport {
-    fn fail(&mut self, table: &TableName, error: &Error) {
+    async fn fail(&mut self, lake: &Lake, stops: &Stops, table: &TableName, error: &Error) {
         tracing::error!(table.name = %table, error.kind = error.kind().as_str(), "{}", error.describe());
+        stops.stopped(lake, table, &error.describe()).await;
         self.failed.push(TableFailure { table: table.clone(), error: error.describe() });
     }
 
@@ -101,35 +103,42 @@ impl CommitReport {
 /// Only what stops all tables (the ledger cannot be read); a table's own trouble is in the report.
 pub async fn commit(lake: &Lake, options: CommitOptions) -> Result<CommitReport> {
     let mut report = CommitReport::default();
+    let stops = Stops::list(lake).await;
     for contract in lake.catalog.tables().iter().filter(|contract| contract.files().is_some()) {
-        if let Err(error) = commit_table(lake, contract, options, &mut report).await {
-            report.fail(&contract.table, &error);
+        match commit_table(lake, contract, options, &mut report).await {
+            Ok(true) => stops.works(lake, &contract.table).await,
+            Ok(false) => {}
+            Err(error) => report.fail(lake, &stops, &contract.table, &error).await,
         }
     }
     report.unclaimed = record_unclaimed(lake).await?;
     for (table, outcome) in layers::advance_each(lake).await {
         match outcome {
-            Ok(advanced) => report.layers.push(advanced),
-            Err(error) => report.fail(&table, &error),
+            Ok(advanced) => {
+                report.layers.push(advanced);
+                stops.works(lake, &table).await;
+            }
+            Err(error) => report.fail(lake, &stops, &table, &error).await,
         }
     }
     Ok(report)
 }
 
+/// False when the time was over before the table was done.
 async fn commit_table(
     lake: &Lake,
     contract: &Arc<Contract>,
     options: CommitOptions,
     report: &mut CommitReport,
-) -> Result<()> {
-    let Some(table) = lake.table(&layout::table(&contract.table)).await? else { return Ok(()) };
+) -> Result<bool> {
+    let Some(table) = lake.table(&layout::table(&contract.table)).await? else { return Ok(true) };
     let mut attempt = 0;
     while attempt < ATTEMPTS {
         if options.deadline.is_some_and(|deadline| lake.clock.now() >= deadline) {
-            return Ok(());
+            return Ok(false);
         }
         match attempt_once(lake, contract, &table, options, report).await? {
-            Step::Done => return Ok(()),
+            Step::Done => return Ok(true),
             // A slice went through: the next one has all its attempts again.
             Step::Progress => attempt = 0,
             Step::Again => {

@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
+
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::decode::Options;
@@ -130,6 +132,12 @@ impl Lake {
         }
     }
 
+    /// The same lake under other contracts.
+    #[must_use]
+    pub fn with_catalog(&self, catalog: Catalog) -> Self {
+        Self { catalog: Arc::new(catalog), ..self.clone() }
+    }
+
     /// The table in `folder` (see [`crate::layout`]), opened once and kept; none when there is none yet.
     pub async fn table(&self, folder: &str) -> Result<Option<Table>> {
         if let Some(table) = self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(folder) {
@@ -143,6 +151,23 @@ impl Lake {
     /// Remembers an open table.
     pub fn keep(&self, folder: &str, table: &Table) {
         self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(folder.to_owned(), table.clone());
+    }
+
+    /// A number below `count`, another each time: where a run begins whose time may be over before it is through, so that
+    /// none is always the last.
+    #[must_use]
+    pub fn turn(&self, count: usize) -> usize {
+        let hash =
+            self.clock.fresh().bytes().fold(0_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+        hash % count.max(1)
+    }
+
+    /// Whether a file of this time is too old to become part of a table: a vacuum whose fence a snapshot of now may have
+    /// missed is no danger to anything younger.
+    #[must_use]
+    pub fn is_too_old(&self, written: DateTime<Utc>) -> bool {
+        let limit = TimeDelta::from_std(self.settings.orphan_retention / 2).unwrap_or(TimeDelta::MAX);
+        self.clock.now().signed_duration_since(written) >= limit
     }
 
     /// Waits a little before the same commit is tried again: longer each time, and not the same for two processes.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 
@@ -13,7 +14,7 @@ use crate::manifest::{BatchSource, Counts, FileVersion, PlannedRow, Status, Stre
 use crate::name::{BatchId, TableName};
 use crate::offsets::Offsets;
 use crate::pipeline::lake::Lake;
-use crate::table::{Change, Outcome, Snapshot, Table, TableSpec, Writer, WriterOptions};
+use crate::table::{Change, DataFile, Outcome, Snapshot, Table, TableSpec, Writer, WriterOptions};
 
 mod stored;
 
@@ -331,31 +332,20 @@ pub async fn record_unclaimed(lake: &Lake, rows: &[LedgerRow]) -> Result<()> {
 async fn append(lake: &Lake, rows: &[LedgerRow], guard: &Guard<'_>) -> Result<()> {
     let ledger = table(lake).await?;
     let batch = to_batch(rows)?;
-    let mut adds = None;
+    let mut written: Option<(DateTime<Utc>, Vec<DataFile>)> = None;
     let mut refused = None;
     for attempt in 0..ATTEMPTS {
         let snapshot = ledger.snapshot().await?;
         if guard.is_done(lake, &snapshot).await? {
             return Ok(());
         }
-        if adds.is_none() {
-            let mut writer = Writer::new(
-                &lake.store,
-                layout::LEDGER,
-                schema(),
-                &["table".to_owned()],
-                WriterOptions::default(),
-                Arc::clone(&lake.clock),
-            );
-            writer.write(&batch).await?;
-            adds = Some(writer.finish().await?);
-        }
-        let change = Change {
-            operation: "WRITE".to_owned(),
-            adds: adds.clone().unwrap_or_default(),
-            txns: guard.txns(),
-            ..Change::default()
+        // After the snapshot: files that waited too long may be what a vacuum is about to take.
+        let (at, adds) = match written.take().filter(|(at, _)| !lake.is_too_old(*at)) {
+            Some(before) => before,
+            None => (lake.clock.now(), write(lake, &batch).await?),
         };
+        written = Some((at, adds.clone()));
+        let change = Change { operation: "WRITE".to_owned(), adds, txns: guard.txns(), ..Change::default() };
         match ledger.commit(&snapshot, change).await? {
             Outcome::Committed(_) => return Ok(()),
             Outcome::Unknown(error) => {
@@ -378,6 +368,16 @@ async fn append(lake: &Lake, rows: &[LedgerRow], guard: &Guard<'_>) -> Result<()
 
 fn order_of_stream(row: &LedgerRow) -> Option<(Stream, i64)> {
     row.source.range().map(|range| (Stream::from(range), range.first))
+}
+
+/// Rows as files that belong to no version yet.
+async fn write(lake: &Lake, batch: &RecordBatch) -> Result<Vec<DataFile>> {
+    let partition_by = ["table".to_owned()];
+    let options = WriterOptions::default();
+    let mut writer =
+        Writer::new(&lake.store, layout::LEDGER, schema(), &partition_by, options, Arc::clone(&lake.clock));
+    writer.write(batch).await?;
+    writer.finish().await
 }
 
 /// All rows of the ledger as batches, for commands that show it.

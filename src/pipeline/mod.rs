@@ -1,5 +1,6 @@
 //! One file, one step. A landed file is read and staged by any worker ([`ingest`]); the single writer plans, commits and
-//! settles what is staged ([`commit`]) and moves the derived tables forward ([`layers`]).
+//! settles what is staged ([`commit`]) and moves the derived tables forward ([`layers`]). At night [`maintain`]
+//! cleans up and [`backfill`] compares the derived tables with what they are made from.
 //!
 //! ```text
 //! landing --ingest/reading--> staged rows, rejects, manifest
@@ -9,6 +10,7 @@
 //!         --layers----------> aggregate, curated ... (rows and watermark in one commit)
 //! ```
 
+pub mod backfill;
 pub mod commit;
 pub mod deliver;
 pub mod distinct;
@@ -18,6 +20,7 @@ pub mod lake;
 pub mod layers;
 pub mod ledger;
 pub mod lineage_columns;
+pub mod maintain;
 pub mod notes;
 pub mod plan;
 pub mod reading;
@@ -30,6 +33,7 @@ pub mod settle;
 pub mod sift;
 pub mod staging;
 pub mod status;
+pub mod stops;
 pub mod streams;
 pub mod tables;
 pub mod upsert;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int64Type, SchemaRef};
-use chrono::TimeDelta;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 
@@ -203,9 +202,7 @@ async fn adopt(
     let Some(meta) = lake.store.head(&file.path).await? else {
         return Err(Error::not_found(format!("staged file {} is gone", file.path)));
     };
-    let age = lake.clock.now().signed_duration_since(meta.last_modified);
-    let limit = TimeDelta::from_std(lake.settings.orphan_retention / 2).unwrap_or(TimeDelta::MAX);
-    if age >= limit {
+    if lake.is_too_old(meta.last_modified) {
         return Ok(None);
     }
     Ok(as_table_file(snapshot, file, meta.last_modified.timestamp_millis()))

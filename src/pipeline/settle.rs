@@ -12,7 +12,7 @@ use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::{self, LedgerRow};
 use crate::pipeline::{APP_ID, distinct, resolve, rows, sift, staging, tables};
 use crate::schema::Contract;
-use crate::table::{Change, Outcome, Snapshot, Writer, WriterOptions, conform};
+use crate::table::{Change, DataFile, Outcome, Snapshot, Writer, WriterOptions, conform};
 
 /// How often a commit to quarantine is tried again when somebody else was quicker.
 const ATTEMPTS: usize = 50;
@@ -38,19 +38,18 @@ pub async fn settle(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()>
 async fn quarantine(lake: &Lake, contract: &Contract, plan: &Plan, rejects: &[Rejects<'_>]) -> Result<()> {
     let table = tables::ensure_quarantine(lake, contract).await?;
     let folder = layout::quarantine(&contract.table);
-    let mut adds = None;
     for attempt in 0..ATTEMPTS {
         let snapshot = table.snapshot().await?;
         if snapshot.txn(APP_ID).await?.unwrap_or_default() >= plan.number {
             return Ok(());
         }
-        if adds.is_none() {
-            adds = Some(write_rejects(lake, contract, plan, &snapshot, &folder, rejects).await?);
-        }
+        // After each snapshot anew: files from before it may be what a vacuum is about to take.
+        let mut adds = write_rejects(lake, contract, plan, &snapshot, &folder, rejects).await?;
         let (removes, resolved) = resolve::resolved(lake, &snapshot, plan).await?;
+        adds.extend(resolved);
         let change = Change {
             operation: "WRITE".to_owned(),
-            adds: adds.iter().flatten().chain(&resolved).cloned().collect(),
+            adds,
             removes,
             txns: vec![(APP_ID.to_owned(), plan.number)],
             ..Change::default()
@@ -73,7 +72,7 @@ async fn write_rejects(
     snapshot: &Snapshot,
     folder: &str,
     rejects: &[Rejects<'_>],
-) -> Result<Vec<crate::table::DataFile>> {
+) -> Result<Vec<DataFile>> {
     let schema = snapshot.schema();
     let options =
         WriterOptions { target_bytes: lake.settings.target_file_bytes, memory_bytes: lake.settings.memory_bytes / 8 };

@@ -2,9 +2,9 @@
 //! vanished are marked to be staged anew, failed ones rest. DESIGN section 4, step 5.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::{StreamExt, TryStreamExt};
 
 use crate::error::Result;
@@ -14,8 +14,12 @@ use crate::name::BatchId;
 use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::TableLedger;
 use crate::pipeline::notes;
-use crate::pipeline::staging::{self, StagedBatch};
+use crate::pipeline::staging::{self, StagedBatch, Stored};
 use crate::schema::Contract;
+
+/// A manifest that came this long after its data is not trusted: half of the time after which the upkeep deletes staged
+/// data that no manifest names.
+const UNNAMED: TimeDelta = TimeDelta::hours(12);
 
 /// Store calls under way at once.
 const CONCURRENT: usize = 32;
@@ -92,6 +96,11 @@ pub async fn sift(lake: &Lake, contract: &Contract, table_id: &str, known: &Tabl
         .buffered(CONCURRENT)
         .try_collect()
         .await?;
+    let nameless: BTreeSet<BatchId> =
+        looked.iter().filter(|look| look.is_nameless).map(|look| look.batch.clone()).collect();
+    if !nameless.is_empty() {
+        sifted.restage.extend(landed(lake, contract, table_id, &nameless).await?);
+    }
     for look in looked {
         take(lake, look, known, &mut sifted).await?;
     }
@@ -117,6 +126,8 @@ struct Look {
     notes: Vec<String>,
     manifest: Option<Manifest>,
     restage: Option<FileVersion>,
+    /// To be staged anew, and what it was staged from is not known.
+    is_nameless: bool,
 }
 
 async fn look(
@@ -127,10 +138,21 @@ async fn look(
     batch: BatchId,
     found: StagedBatch,
 ) -> Result<Look> {
-    let mut look = Look { batch, notes: found.notes.clone(), manifest: None, restage: None };
+    let mut look = Look { batch, notes: found.notes.clone(), manifest: None, restage: None, is_nameless: false };
     let Some(generation) = found.current() else { return Ok(look) };
     let path = layout::manifest(&contract.table, &look.batch, generation);
-    let Some(manifest) = staging::read_json::<Manifest>(lake, &path).await? else { return Ok(look) };
+    let gone = layout::marker_gone(&contract.table, &look.batch, generation);
+    let (manifest, put_at) = match staging::read_stored::<Manifest>(lake, &path).await? {
+        Stored::There(manifest, put_at) => (manifest, put_at),
+        Stored::Gone => return Ok(look),
+        // It does not say which file it was of.
+        Stored::Damaged(error) => {
+            tracing::warn!("{}; its file is staged anew", error.describe());
+            staging::put_marker(lake, &gone).await?;
+            look.is_nameless = true;
+            return Ok(look);
+        }
+    };
     if manifest.table_id != table_id {
         // Staged for a table of that name that was dropped: its files are missing for the new one, reconcile finds them.
         tracing::warn!(%path, "manifest of a table that is no more, removed");
@@ -140,7 +162,7 @@ async fn look(
     if found.failed.contains(&generation) {
         let is_stream = manifest.source.range().is_some();
         if !is_stream && manifest.contract_hash != contract.hash {
-            staging::put_marker(lake, &layout::marker_gone(&contract.table, &look.batch, generation)).await?;
+            staging::put_marker(lake, &gone).await?;
             look.restage = source_of(manifest);
             return Ok(look);
         }
@@ -151,9 +173,12 @@ async fn look(
         lake.store.delete(&[layout::marker_failed(&contract.table, &look.batch, generation)]).await?;
     }
     for file in manifest.files.iter().chain(&manifest.rejects) {
-        if lake.store.head(&file.path).await?.is_none() {
-            tracing::warn!(path = %file.path, source = %manifest.source, "staged data is gone");
-            staging::put_marker(lake, &layout::marker_gone(&contract.table, &look.batch, generation)).await?;
+        let meta = lake.store.head(&file.path).await?;
+        // Data that lay unnamed for that long may be what the upkeep is about to delete.
+        let is_safe = meta.is_some_and(|meta| put_at.signed_duration_since(meta.last_modified) < UNNAMED);
+        if !is_safe {
+            tracing::warn!(path = %file.path, source = %manifest.source, "staged data is gone or too old, staging anew");
+            staging::put_marker(lake, &gone).await?;
             // A piece of a stream is looked at again by the next run, which finds the marker.
             look.restage = source_of(manifest);
             return Ok(look);
@@ -161,6 +186,26 @@ async fn look(
     }
     look.manifest = Some(manifest);
     Ok(look)
+}
+
+/// The landed versions that some batches are of.
+async fn landed(
+    lake: &Lake,
+    contract: &Contract,
+    table_id: &str,
+    batches: &BTreeSet<BatchId>,
+) -> Result<Vec<FileVersion>> {
+    let mut found = Vec::new();
+    let mut listed = lake.landing.list();
+    while let Some(version) = listed.next().await {
+        // What cannot be listed is left to `reconcile`, as is a file that is not there now.
+        let Ok(version) = version else { continue };
+        let takes = lake.catalog.claims(&version.path).iter().any(|(claimed, _)| claimed.table == contract.table);
+        if takes && batches.contains(&BatchId::of_file(table_id, &version.path, &version.etag)) {
+            found.push(version);
+        }
+    }
+    Ok(found)
 }
 
 async fn take(lake: &Lake, look: Look, known: &TableLedger, sifted: &mut Sifted) -> Result<()> {
@@ -195,12 +240,13 @@ async fn source_to_restage(
     }
     let Some(newest) = found.manifests.iter().max() else { return Ok(None) };
     let path = layout::manifest(&contract.table, batch, *newest);
-    let Some(manifest) = staging::read_json::<Manifest>(lake, &path).await? else { return Ok(None) };
+    // One that is damaged does not say what it was of.
+    let Stored::There(manifest, _) = staging::read_stored::<Manifest>(lake, &path).await? else { return Ok(None) };
     if manifest.source.range().is_some_and(is_there) {
         return Ok(Some(manifest.source));
     }
     for path in &found.notes {
-        if let Some(note) = staging::read_json::<Note>(lake, path).await?
+        if let Stored::There(note, _) = staging::read_stored::<Note>(lake, path).await?
             && note.status == Status::Missing
         {
             return Ok(None);

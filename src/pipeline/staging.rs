@@ -12,6 +12,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use object_store::buffered::BufWriter;
@@ -99,6 +100,8 @@ pub struct StagedBatch {
     pub failed: Vec<u32>,
     /// Paths of notes.
     pub notes: Vec<String>,
+    /// When the first of the manifests was put, by the store's clock.
+    pub since: Option<DateTime<Utc>>,
 }
 
 impl StagedBatch {
@@ -123,7 +126,10 @@ pub async fn list(lake: &Lake, table: &TableName) -> Result<BTreeMap<BatchId, St
         let file_name = path.rsplit('/').next().unwrap_or_default();
         match layout::parse_staged(file_name) {
             Some(StagedName::Manifest(batch, generation)) => {
-                batches.entry(batch).or_default().manifests.push(generation);
+                let found = batches.entry(batch).or_default();
+                found.manifests.push(generation);
+                let put = Some(object.last_modified);
+                found.since = if found.since.is_none() { put } else { found.since.min(put) };
             }
             Some(StagedName::Gone(batch, generation)) => batches.entry(batch).or_default().gone.push(generation),
             Some(StagedName::Failed(batch, generation)) => batches.entry(batch).or_default().failed.push(generation),
@@ -197,16 +203,60 @@ pub async fn read_json<T: DeserializeOwned>(lake: &Lake, path: &str) -> Result<O
     Ok(Some(parsed))
 }
 
-/// The newest of some notes; those that are gone count for nothing.
+/// The newest of some notes; those that are gone or damaged count for nothing.
 pub async fn newest_note(lake: &Lake, paths: &[String]) -> Result<Option<Note>> {
     let mut newest: Option<Note> = None;
     for path in paths {
-        let Some(note) = read_json::<Note>(lake, path).await? else { continue };
+        let note = match read_stored::<Note>(lake, path).await? {
+            Stored::There(note, _) => note,
+            Stored::Gone => continue,
+            Stored::Damaged(error) => {
+                tracing::warn!("{}: a damaged note says nothing", error.describe());
+                continue;
+            }
+        };
         if newest.as_ref().is_none_or(|other| other.at < note.at) {
             newest = Some(note);
         }
     }
     Ok(newest)
+}
+
+/// A stored JSON object as it was found.
+#[derive(Debug)]
+pub enum Stored<T> {
+    /// There, and when the store took it.
+    There(T, DateTime<Utc>),
+    /// Not there.
+    Gone,
+    /// There, and not what was written: cut off, or of another kind.
+    Damaged(Error),
+}
+
+/// The one key that every version of every stored format has.
+#[derive(serde::Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+/// Reads a stored JSON object and tells what is damaged from what a newer program wrote.
+///
+/// # Errors
+/// The store does not answer, or a newer version of this program wrote the object: that is not to be touched.
+pub async fn read_stored<T: DeserializeOwned>(lake: &Lake, path: &str) -> Result<Stored<T>> {
+    let Some((bytes, meta)) = lake.store.get_with_meta(path).await? else { return Ok(Stored::Gone) };
+    match serde_json::from_slice(&bytes) {
+        Ok(parsed) => Ok(Stored::There(parsed, meta.last_modified)),
+        Err(error) => {
+            let error = Error::corrupt(format!("{path} cannot be read")).because(error);
+            match serde_json::from_slice::<Versioned>(&bytes) {
+                Ok(newer) if newer.version > 1 => {
+                    Err(error.remedy("it was written by a newer version of this program: upgrade"))
+                }
+                _ => Ok(Stored::Damaged(error)),
+            }
+        }
+    }
 }
 
 /// The JSON form of a stored object.

@@ -1,4 +1,5 @@
-//! Status: what each table holds, what is staged or failed for it, and how far behind a derived table is. Reads only.
+//! Status: what each table holds, what is staged or failed for it, how far behind it is, and why it stopped. Reads only, and
+//! a table that cannot be read is told like any other trouble.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +9,11 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::layout;
-use crate::manifest::{Note, Status as BatchStatus};
+use crate::manifest::Status as BatchStatus;
 use crate::name::TableName;
 use crate::pipeline::lake::Lake;
+use crate::pipeline::layers::watermark_id;
+use crate::pipeline::stops::Stops;
 use crate::pipeline::streams::{self, Stretch};
 use crate::pipeline::{ledger, staging, tables};
 use crate::schema::Contract;
@@ -23,10 +26,27 @@ pub struct Status {
     pub at: DateTime<Utc>,
     /// One entry for each declared table, sources before what is derived from them.
     pub tables: Vec<TableStatus>,
+    /// The layers in the order in which rows go through them.
+    pub layers: Vec<LayerStatus>,
     /// Files that no contract takes.
     pub unclaimed: u64,
     /// Messages that named no file.
     pub unreadable: u64,
+    /// Why changed contracts are not in force: the last good ones still are.
+    pub contracts: Option<String>,
+}
+
+/// The state of one layer: its tables together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LayerStatus {
+    /// The layer.
+    pub layer: String,
+    /// Its declared tables.
+    pub tables: usize,
+    /// Tables that stopped.
+    pub stopped: usize,
+    /// How far behind the slowest of them is, in seconds.
+    pub lag_seconds: u64,
 }
 
 /// The state of one table.
@@ -61,23 +81,85 @@ pub struct TableStatus {
     pub refused: usize,
     /// Records in quarantine that were not redriven, over the versions that stand or stood.
     pub quarantined: u64,
+    /// Change events that the order of their stream does not tell apart.
+    pub ties: u64,
     /// For a derived table: versions of each source that it has not seen.
     pub behind: BTreeMap<String, i64>,
+    /// How long the oldest of what is staged, or of what a source has and this table has not seen, has been waiting, in
+    /// seconds.
+    pub lag_seconds: u64,
+    /// Since when the table stands still; none when it works.
+    pub stopped_since: Option<DateTime<Utc>>,
     /// The last failure, with its remedy.
     pub last_error: Option<String>,
 }
 
-/// Reads the state of every declared table.
-pub async fn status(lake: &Lake) -> Result<Status> {
-    let mut states = Vec::new();
-    let mut snapshots: BTreeMap<TableName, Snapshot> = BTreeMap::new();
-    for contract in lake.catalog.tables() {
-        if let Some(table) = lake.table(&layout::table(&contract.table)).await? {
-            snapshots.insert(contract.table.clone(), table.snapshot().await?);
+impl TableStatus {
+    fn of(table: &TableName) -> Self {
+        Self {
+            table: table.clone(),
+            version: None,
+            rows: None,
+            files: 0,
+            bytes: 0,
+            committed_at: None,
+            newest_source: None,
+            staged: 0,
+            failed: 0,
+            missing: 0,
+            lost: Vec::new(),
+            gaps: Vec::new(),
+            refused: 0,
+            quarantined: 0,
+            ties: 0,
+            behind: BTreeMap::new(),
+            lag_seconds: 0,
+            stopped_since: None,
+            last_error: None,
         }
     }
+
+    /// Something has been waiting since then.
+    fn waits_since(&mut self, since: DateTime<Utc>, now: DateTime<Utc>) {
+        let seconds = u64::try_from(now.signed_duration_since(since).num_seconds()).unwrap_or_default();
+        self.lag_seconds = self.lag_seconds.max(seconds);
+    }
+}
+
+/// Reads the state of every declared table.
+///
+/// # Errors
+/// The store does not answer. What is wrong with one table is in its own state.
+pub async fn status(lake: &Lake) -> Result<Status> {
+    let stops = Stops::read(lake).await;
+    let mut snapshots: BTreeMap<TableName, Snapshot> = BTreeMap::new();
+    let mut broken: BTreeMap<TableName, String> = BTreeMap::new();
     for contract in lake.catalog.tables() {
-        states.push(table_status(lake, contract, &snapshots).await?);
+        match snapshot(lake, &contract.table).await {
+            Ok(Some(snapshot)) => {
+                snapshots.insert(contract.table.clone(), snapshot);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                broken.insert(contract.table.clone(), error.describe());
+            }
+        }
+    }
+    let now = lake.clock.now();
+    let mut tables = Vec::new();
+    for contract in lake.catalog.tables() {
+        let mut state = TableStatus::of(&contract.table);
+        if let Err(error) = table_status(lake, contract, &snapshots, now, &mut state).await {
+            state.last_error = Some(error.describe());
+        }
+        // What stops the whole table comes before what stopped one file.
+        if let Some(error) = broken.remove(&contract.table) {
+            state.last_error = Some(error);
+        } else if let Some(stop) = stops.get(&contract.table) {
+            state.last_error = Some(stop.error.clone());
+            state.stopped_since = Some(stop.since);
+        }
+        tables.push(state);
     }
     let (unclaimed, unreadable) = match lake.table(layout::LEDGER).await? {
         Some(_) => {
@@ -86,36 +168,43 @@ pub async fn status(lake: &Lake) -> Result<Status> {
         }
         None => (0, 0),
     };
-    Ok(Status { at: lake.clock.now(), tables: states, unclaimed, unreadable })
+    Ok(Status { at: now, layers: layers(&tables), tables, unclaimed, unreadable, contracts: None })
+}
+
+async fn snapshot(lake: &Lake, table: &TableName) -> Result<Option<Snapshot>> {
+    match lake.table(&layout::table(table)).await? {
+        Some(table) => Ok(Some(table.snapshot().await?)),
+        None => Ok(None),
+    }
+}
+
+fn layers(tables: &[TableStatus]) -> Vec<LayerStatus> {
+    let mut layers: Vec<LayerStatus> = Vec::new();
+    for table in tables {
+        let name = table.table.layer();
+        if !layers.iter().any(|layer| layer.layer == name) {
+            layers.push(LayerStatus { layer: name.to_owned(), tables: 0, stopped: 0, lag_seconds: 0 });
+        }
+        for layer in layers.iter_mut().filter(|layer| layer.layer == name) {
+            layer.tables += 1;
+            layer.stopped += usize::from(table.stopped_since.is_some());
+            layer.lag_seconds = layer.lag_seconds.max(table.lag_seconds);
+        }
+    }
+    layers
 }
 
 async fn table_status(
     lake: &Lake,
     contract: &Contract,
     snapshots: &BTreeMap<TableName, Snapshot>,
-) -> Result<TableStatus> {
-    let mut status = TableStatus {
-        table: contract.table.clone(),
-        version: None,
-        rows: None,
-        files: 0,
-        bytes: 0,
-        committed_at: None,
-        newest_source: None,
-        staged: 0,
-        failed: 0,
-        missing: 0,
-        lost: Vec::new(),
-        gaps: Vec::new(),
-        refused: 0,
-        quarantined: 0,
-        behind: BTreeMap::new(),
-        last_error: None,
-    };
+    now: DateTime<Utc>,
+    status: &mut TableStatus,
+) -> Result<()> {
     if contract.files().is_some() {
-        staged(lake, contract, &mut status).await?;
+        staged(lake, contract, now, status).await?;
     }
-    let Some(snapshot) = snapshots.get(&contract.table) else { return Ok(status) };
+    let Some(snapshot) = snapshots.get(&contract.table) else { return Ok(()) };
     let files = snapshot.files()?;
     status.version = Some(snapshot.version());
     status.rows = Some(count(snapshot).await?);
@@ -123,8 +212,7 @@ async fn table_status(
     status.bytes = files.iter().map(|file| file.size).sum();
     status.committed_at = snapshot.committed_at();
     if contract.files().is_some() {
-        settled(lake, snapshot, &mut status).await?;
-        // What stops the whole table comes before what stopped one file.
+        settled(lake, snapshot, status).await?;
         if let Err(error) = tables::evolved(snapshot, contract, &[]) {
             status.last_error = Some(error.describe());
         }
@@ -132,11 +220,17 @@ async fn table_status(
     if let Some(derivation) = contract.derivation() {
         for name in derivation.inputs.values() {
             let Some(source) = snapshots.get(name) else { continue };
-            let watermark = snapshot.txn(&crate::pipeline::layers::watermark_id(name, source.table_id())).await?;
-            status.behind.insert(name.to_string(), source.version() - watermark.unwrap_or(-1));
+            let watermark = snapshot.txn(&watermark_id(name, source.table_id())).await?.unwrap_or(-1);
+            status.behind.insert(name.to_string(), source.version() - watermark);
+            if watermark < source.version()
+                && let Some(table) = lake.table(&layout::table(name)).await?
+                && let Some(since) = table.stored_at(watermark + 1).await?.or(source.committed_at())
+            {
+                status.waits_since(since, now);
+            }
         }
     }
-    Ok(status)
+    Ok(())
 }
 
 /// Rows of a snapshot: from statistics, or counted where a foreign writer left none.
@@ -156,21 +250,20 @@ pub async fn count(snapshot: &Snapshot) -> Result<u64> {
     Ok(rows)
 }
 
-async fn staged(lake: &Lake, contract: &Contract, status: &mut TableStatus) -> Result<()> {
-    let mut newest: Option<Note> = None;
+async fn staged(lake: &Lake, contract: &Contract, now: DateTime<Utc>, status: &mut TableStatus) -> Result<()> {
+    let mut notes = Vec::new();
     for found in staging::list(lake, &contract.table).await?.into_values() {
         match found.current() {
             Some(generation) if found.failed.contains(&generation) => status.failed += 1,
-            Some(_) => status.staged += 1,
+            Some(_) => {
+                status.staged += 1;
+                found.since.into_iter().for_each(|since| status.waits_since(since, now));
+            }
             None => {}
         }
-        for path in &found.notes {
-            let Some(note) = staging::read_json::<Note>(lake, path).await? else { continue };
-            if newest.as_ref().is_none_or(|other| other.at < note.at) {
-                newest = Some(note);
-            }
-        }
+        notes.extend(found.notes);
     }
+    let newest = staging::newest_note(lake, &notes).await?;
     status.last_error = newest.map(|note| format!("{}: {}", note.source, note.reason));
     Ok(())
 }

@@ -97,10 +97,11 @@ impl Table {
         Ok(actions)
     }
 
-    /// Writes a checkpoint of the newest version.
-    pub async fn checkpoint(&self) -> Result<()> {
+    /// Writes a checkpoint of the newest version, and tells which that is.
+    pub async fn checkpoint(&self) -> Result<i64> {
         let version = self.snapshot().await?.version();
-        write_checkpoint(&self.inner.store, &self.inner.folder, version).await
+        write_checkpoint(&self.inner.store, &self.inner.folder, version).await?;
+        Ok(version)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
+use serde::Serialize;
 use serde_json::{Map, json};
 
 use super::{Change, DataFile, Outcome, Snapshot, Table, Writer, WriterOptions};
@@ -16,8 +18,27 @@ const ATTEMPTS: usize = 5;
 /// A commit rewrites about this many bytes at most: a longer one would rather lose against other writers.
 const COMMIT_BYTES: u64 = 2 << 30;
 
+/// How a compaction goes about it.
+#[derive(Debug, Clone, Copy)]
+pub struct CompactOptions {
+    /// Size of the files that are made, in bytes.
+    pub target_bytes: u64,
+    /// Most bytes that the writer holds in memory.
+    pub memory_bytes: u64,
+    /// No further commit is begun after this.
+    pub deadline: Option<DateTime<Utc>>,
+}
+
+impl CompactOptions {
+    /// To files of this size, however long it takes.
+    #[must_use]
+    pub fn to(target_bytes: u64) -> Self {
+        Self { target_bytes, memory_bytes: WriterOptions::default().memory_bytes, deadline: None }
+    }
+}
+
 /// What a compaction did.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CompactReport {
     /// The version that it committed.
     pub version: i64,
@@ -33,19 +54,22 @@ pub struct CompactReport {
     pub rows: u64,
 }
 
-/// Rewrites files much smaller than `target_bytes` into files of about that size, partition by partition, in commits that
+/// Rewrites files much smaller than the target into files of about that size, partition by partition, in commits that
 /// change no row, each of a bounded size. None when there is nothing to gain. Gives up with a conflict when other writers
 /// are always quicker; what was committed before stays.
-pub async fn compact(table: &Table, target_bytes: u64, clock: Arc<dyn Clock>) -> Result<Option<CompactReport>> {
+pub async fn compact(table: &Table, options: CompactOptions, clock: Arc<dyn Clock>) -> Result<Option<CompactReport>> {
     let mut total: Option<CompactReport> = None;
     let mut lost = 0;
     loop {
+        if options.deadline.is_some_and(|deadline| clock.now() >= deadline) {
+            return Ok(total);
+        }
         let snapshot = table.snapshot().await?;
-        let small = choose(&snapshot, target_bytes)?;
+        let small = choose(&snapshot, options.target_bytes)?;
         if small.is_empty() {
             return Ok(total);
         }
-        match attempt(table, &snapshot, small, target_bytes, &clock).await? {
+        match attempt(table, &snapshot, small, options, &clock).await? {
             Attempt::Done(report) => {
                 lost = 0;
                 total = Some(match total {
@@ -110,10 +134,11 @@ async fn attempt(
     table: &Table,
     snapshot: &Snapshot,
     small: Vec<DataFile>,
-    target_bytes: u64,
+    options: CompactOptions,
     clock: &Arc<dyn Clock>,
 ) -> Result<Attempt> {
-    let options = WriterOptions { target_bytes, ..WriterOptions::default() };
+    let CompactOptions { target_bytes, memory_bytes, .. } = options;
+    let options = WriterOptions { target_bytes, memory_bytes };
     let mut writer = Writer::new(
         &table.inner.store,
         snapshot.folder(),

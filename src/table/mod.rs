@@ -38,10 +38,12 @@ mod state;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod write;
 
-pub use compact::{CompactReport, compact};
+pub use compact::{CompactOptions, CompactReport, compact};
 pub use conform::conform;
+pub use upkeep::{LogFile, LogKind};
 pub use write::{Writer, WriterOptions};
 
 /// What a table is when it is created.

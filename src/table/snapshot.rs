@@ -85,6 +85,14 @@ impl Snapshot {
         Ok(self.state.files())
     }
 
+    /// The same columns over files of another folder: for rows that were written to be looked at.
+    #[must_use]
+    pub fn in_folder(&self, folder: &str) -> Self {
+        let mut state = self.state.as_ref().clone();
+        state.folder = folder.into();
+        Self { store: self.store.clone(), state: state.into() }
+    }
+
     /// Whether the table has any data file.
     #[must_use]
     pub fn has_files(&self) -> bool {

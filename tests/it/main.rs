@@ -10,6 +10,7 @@
 )]
 #![allow(unreachable_pub, reason = "a test binary is nobody's dependency")]
 
+mod backfill;
 mod bronze;
 mod cases;
 mod command_line;
@@ -23,6 +24,7 @@ mod fuzz;
 mod invocations;
 mod late;
 mod local_host;
+mod maintain;
 mod memory;
 mod outage;
 mod readback;

@@ -217,3 +217,102 @@ async fn damaged_staged_rows_are_staged_anew() {
     lake.settle().await;
     assert_eq!(rows::brief(&lake.lake, "raw/sales", &["id"]).await, ["1"]);
 }
+
+#[tokio::test]
+async fn a_manifest_that_is_cut_off_costs_its_own_file_a_second_reading_and_nobody_else_anything() {
+    let lake = TestLake::new(&[("raw/sales", contracts::RAW)]);
+    let event = lake.drop_file("sales/a.csv", sales(&[(1, 1, "north", "1.00")]));
+    lake.ingest(&event).await;
+    let manifests = lake.folder("_alluvium/staged/raw/sales/manifests");
+    for entry in std::fs::read_dir(&manifests).unwrap() {
+        let path = entry.unwrap().path();
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    }
+    let other = lake.drop_file("sales/b.csv", sales(&[(2, 1, "north", "1.00")]));
+    lake.ingest(&other).await;
+    let report = crate::support::commit_once(&lake.lake).await;
+    assert_eq!(rows::brief(&lake.lake, "raw/sales", &["id"]).await, ["2"]);
+    let again: Vec<&str> = report.restage.iter().map(|version| version.path.as_str()).collect();
+    assert_eq!(again, ["sales/a.csv"]);
+    // If that message is lost: the file is found by listing as well.
+    let missing = alluvium::pipeline::reconcile::missing(&lake.another()).await.unwrap();
+    assert_eq!(missing.iter().map(|version| version.path.as_str()).collect::<Vec<_>>(), ["sales/a.csv"]);
+    lake.ingest(&event).await;
+    lake.settle().await;
+    assert_eq!(rows::brief(&lake.lake, "raw/sales", &["id"]).await, ["1", "2"]);
+    assert_eq!(std::fs::read_dir(&manifests).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn why_a_derived_table_stopped_is_seen_from_anywhere_until_it_works_again() {
+    use alluvium::pipeline::status::{TableStatus, status};
+    let lake = TestLake::new(contracts::ALL);
+    lake.load("sales/a.csv", sales(&[(1, 1, "north", "1.00")])).await;
+    let future = upgrade_beyond_us(&lake.folder("aggregate/sales"));
+    let late = lake.drop_file("sales/b.csv", sales(&[(2, 1, "north", "2.00")]));
+    lake.ingest(&late).await;
+    async fn stopped(lake: &alluvium::pipeline::lake::Lake) -> Vec<TableStatus> {
+        status(lake).await.unwrap().tables.into_iter().filter(|table| table.stopped_since.is_some()).collect()
+    }
+    let notes = lake.folder("_alluvium/stopped/aggregate/sales");
+    for _ in 0..3 {
+        let report = commit(&lake.another(), CommitOptions { force: true, deadline: None }).await.unwrap();
+        assert_eq!(report.failed.len(), 1, "{report:#?}");
+        assert_eq!(std::fs::read_dir(&notes).unwrap().count(), 1, "one reason is one note");
+    }
+    let now = status(&lake.another()).await.unwrap();
+    let aggregate = now.tables.iter().find(|table| table.table.to_string() == "aggregate/sales").unwrap();
+    assert!(aggregate.last_error.as_ref().unwrap().contains("quantumPages"), "{aggregate:#?}");
+    let raw = now.tables.iter().find(|table| table.table.to_string() == "raw/sales").unwrap();
+    assert_eq!((raw.last_error.as_deref(), raw.rows), (None, Some(2)));
+
+    std::fs::remove_file(future).unwrap();
+    let fresh = lake.another();
+    assert_eq!(stopped(&fresh).await.len(), 1, "until a commit tried it");
+    settle(&fresh).await;
+    let now = status(&lake.another()).await.unwrap();
+    assert!(now.tables.iter().all(|table| table.last_error.is_none() && table.stopped_since.is_none()), "{now:#?}");
+    assert_eq!(std::fs::read_dir(&notes).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn notes_about_stopped_tables_cannot_stop_a_table() {
+    let lake = TestLake::new(contracts::ALL);
+    lake.load("sales/a.csv", sales(&[(1, 1, "north", "1.00")])).await;
+    let future = upgrade_beyond_us(&lake.folder("aggregate/sales"));
+    // A file where the folder of the notes should be: nothing can be noted.
+    std::fs::write(lake.folder("_alluvium/stopped"), "in the way").unwrap();
+    let report = commit(&lake.another(), CommitOptions { force: true, deadline: None }).await.unwrap();
+    assert_eq!(report.failed.len(), 1);
+    std::fs::remove_file(future).unwrap();
+    let late = lake.drop_file("sales/b.csv", sales(&[(2, 1, "north", "2.00")]));
+    let fresh = lake.another();
+    ingest(&fresh, &late).await.unwrap();
+    settle(&fresh).await;
+    assert_eq!(rows::brief(&fresh, "aggregate/sales", &["id"]).await, ["1", "2"]);
+    alluvium::pipeline::status::status(&fresh).await.unwrap();
+}
+
+#[test]
+fn ingest_is_judged_by_the_tables_that_it_feeds() {
+    let home = tempfile::tempdir().unwrap();
+    let other = contracts::RAW.replace("raw/sales", "raw/other").replace("sales/**", "other/**");
+    let mut contracts = contracts::ALL.to_vec();
+    contracts.push(("raw/other", &other));
+    write_contracts(home.path(), &contracts);
+    let program = Program::new(home.path()).schemas(&home.path().join("schemas"));
+    let first = land(home.path(), "other/a.csv", &sales(&[(1, 1, "north", "1.00")]));
+    program.ok(&["ingest", &first]);
+    upgrade_beyond_us(&home.path().join("lake/raw/other"));
+    let file = land(home.path(), "sales/a.csv", &sales(&[(1, 1, "north", "1.00")]));
+    let done = program.run(&["ingest", &file]);
+    assert_eq!(done.code, Some(0), "raw/other is none of its business: {}", done.text());
+    // What is derived from a table that it feeds is.
+    upgrade_beyond_us(&home.path().join("lake/curated/sales_daily"));
+    let file = land(home.path(), "sales/b.csv", &sales(&[(2, 1, "north", "1.00")]));
+    let done = program.run(&["ingest", &file]);
+    assert_eq!(done.code, Some(1), "{}", done.text());
+    let stopped: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("stopped: ")).collect();
+    assert!(stopped.len() == 1 && stopped[0].contains("curated/sales_daily"), "{}", done.text());
+}

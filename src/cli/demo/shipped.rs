@@ -17,12 +17,15 @@ pub const CONTRACTS: [(&str, &str); 5] = [
 ];
 
 /// The host's settings and the functions' bindings, by their paths.
-const HOST: [(&str, &str); 8] = [
+const HOST: [(&str, &str); 11] = [
     ("host.json", include_str!("../../../host.json")),
+    ("functions/backfill/function.json", include_str!("../../../functions/backfill/function.json")),
+    ("functions/backfill_now/function.json", include_str!("../../../functions/backfill_now/function.json")),
     ("functions/cdc_eventhubs/function.json", include_str!("../../../functions/cdc_eventhubs/function.json")),
     ("functions/cdc_kafka/function.json", include_str!("../../../functions/cdc_kafka/function.json")),
     ("functions/commit/function.json", include_str!("../../../functions/commit/function.json")),
     ("functions/ingest/function.json", include_str!("../../../functions/ingest/function.json")),
+    ("functions/maintain/function.json", include_str!("../../../functions/maintain/function.json")),
     ("functions/poison/function.json", include_str!("../../../functions/poison/function.json")),
     ("functions/reconcile/function.json", include_str!("../../../functions/reconcile/function.json")),
     ("functions/status/function.json", include_str!("../../../functions/status/function.json")),

@@ -15,10 +15,11 @@ use crate::generate::Trips;
 use crate::layout;
 use crate::local::{LocalHost, LocalOptions, Port};
 use crate::pipeline::lake::Lake;
+use crate::pipeline::maintain::compact_table;
 use crate::pipeline::status::{count, status};
 use crate::quarantine::{Quarantined, from_batch};
 use crate::render::{grouped, human_duration};
-use crate::table::{DataFile, Snapshot, compact};
+use crate::table::{DataFile, Snapshot};
 use arrow::array::RecordBatch;
 use futures::TryStreamExt;
 
@@ -165,8 +166,7 @@ impl Show {
             let table = self.lake.table(name).await?.ok_or_else(|| Error::not_found(format!("no table {name}")))?;
             let before = table.snapshot().await?;
             let started = Instant::now();
-            let clock = std::sync::Arc::clone(&self.context.clock);
-            compact(&table, self.lake.settings.target_file_bytes, clock).await?;
+            compact_table(&self.lake, &table, None).await?;
             let after = table.snapshot().await?;
             let (rows, rows_after) = (count(&before).await?, count(&after).await?);
             if rows != rows_after {

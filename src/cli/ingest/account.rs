@@ -11,6 +11,7 @@ use crate::cli::exit::Exit;
 use crate::cli::output;
 use crate::error::Result;
 use crate::manifest::{Counts, Status};
+use crate::name::TableName;
 use crate::pipeline::commit::{CommitReport, TableFailure};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::{self, LedgerRow};
@@ -57,7 +58,9 @@ impl Account {
         reports: &[CommitReport],
     ) -> Result<Self> {
         let rows = ledger::rows(lake, None).await?;
-        let stopped = reports.last().map(|report| report.failed.clone()).unwrap_or_default();
+        let fed = fed(lake, landed);
+        let mut stopped = reports.last().map(|report| report.failed.clone()).unwrap_or_default();
+        stopped.retain(|failure| fed.contains(&failure.table));
         Ok(Self::from_rows(&rows, landed, begun, failures, stopped))
     }
 
@@ -184,6 +187,20 @@ impl Account {
         lines.extend(self.stopped.iter().map(|table| format!("stopped: {}: {}", table.table, table.error)));
         lines
     }
+}
+
+/// The tables that landed files feed, and everything that is derived from them: what other tables do is not this run's.
+fn fed(lake: &Lake, landed: &BTreeSet<String>) -> BTreeSet<TableName> {
+    let claims = landed.iter().flat_map(|path| lake.catalog.claims(path));
+    let mut fed: BTreeSet<TableName> = claims.map(|(contract, _)| contract.table.clone()).collect();
+    // Sources come before what is derived from them.
+    for contract in lake.catalog.tables() {
+        let inputs = contract.derivation().map(|derivation| derivation.inputs.values());
+        if inputs.into_iter().flatten().any(|input| fed.contains(input)) {
+            fed.insert(contract.table.clone());
+        }
+    }
+    fed
 }
 
 #[cfg(test)]

@@ -50,7 +50,9 @@ fn the_shipped_functions_are_those_of_the_handler() {
             ("status", Trigger::Http { methods, route }) => {
                 assert_eq!((methods.as_slice(), route.as_str()), (["GET".to_owned()].as_slice(), "status"));
             }
-            (_, Trigger::Http { .. }) => {}
+            ("backfill_now", Trigger::Http { methods, route }) => {
+                assert_eq!((methods.as_slice(), route.as_str()), (["POST".to_owned()].as_slice(), "backfill_now"));
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -19,6 +19,7 @@ mod pins;
 mod rebuild;
 mod rows;
 mod units;
+mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ use crate::pipeline::replace::Replacement;
 use crate::schema::{Body, Contract, Derivation};
 use crate::table::{Change, Outcome, Snapshot, Table, TableSpec};
 use pins::Pin;
+
+pub use verify::{Difference, Verdict, verify};
 
 /// The table property with the hash of the contract that the stored rows were made under.
 pub const CONTRACT_HASH: &str = "alluvium.contract_hash";
@@ -86,31 +89,8 @@ pub fn watermark_id(source: &TableName, table_id: &str) -> String {
     format!("{source}@{table_id}")
 }
 
-/// Advances every derived table, sources before what is derived from them. A table that fails stops only what is derived
-/// from it.
-///
-/// # Errors
-/// The first failure, after every other table was tried; failures are logged.
-pub async fn advance_all(lake: &Lake) -> Result<Vec<Advanced>> {
-    let mut advanced = Vec::new();
-    let mut first_failure = None;
-    for (table, outcome) in advance_each(lake).await {
-        match outcome {
-            Ok(done) => advanced.push(done),
-            Err(error) => {
-                tracing::error!(table.name = %table, error.kind = error.kind().as_str(), "{}", error.describe());
-                first_failure.get_or_insert(error);
-            }
-        }
-    }
-    match first_failure {
-        Some(error) => Err(error),
-        None => Ok(advanced),
-    }
-}
-
-/// Advances every derived table and tells for each what happened. What is derived from a table that failed is left out:
-/// it waits.
+/// Advances every derived table, sources before what is derived from them, and tells for each what happened. What is derived
+/// from a table that failed is left out: it waits.
 pub async fn advance_each(lake: &Lake) -> Vec<(TableName, Result<Advanced>)> {
     let mut stopped: BTreeSet<TableName> = BTreeSet::new();
     let mut outcomes = Vec::new();
@@ -136,12 +116,24 @@ pub async fn advance_each(lake: &Lake) -> Vec<(TableName, Result<Advanced>)> {
 /// Conflict when other writers were quicker every time; Invalid when the contract and the stored table or the data do not
 /// agree; else what storage says.
 pub async fn advance(lake: &Lake, target: &Arc<Contract>) -> Result<Advanced> {
+    advance_or_recompute(lake, target, None).await
+}
+
+/// Makes one derived table anew from its sources' newest versions, for a reason that its history shows.
+///
+/// # Errors
+/// As [`advance`].
+pub async fn recompute(lake: &Lake, target: &Arc<Contract>, reason: &str) -> Result<Advanced> {
+    advance_or_recompute(lake, target, Some(reason)).await
+}
+
+async fn advance_or_recompute(lake: &Lake, target: &Contract, whole: Option<&str>) -> Result<Advanced> {
     let Some(derivation) = target.derivation() else {
         return Err(Error::internal(format!("{} is not derived from other tables", target.table)));
     };
     let mut last = None;
     for attempt in 0..ATTEMPTS {
-        match attempt_once(lake, target, derivation).await.map_err(|e| e.within(&target.table))? {
+        match attempt_once(lake, target, derivation, whole).await.map_err(|e| e.within(&target.table))? {
             Attempt::Done(advanced) => return Ok(advanced),
             Attempt::Again(error) => last = Some(error),
         }
@@ -170,6 +162,8 @@ struct Work<'a> {
     lineage: Lineage,
     /// The table's schema after the commit.
     schema: SchemaRef,
+    /// Where recomputed files are written: the table's folder, unless they are only looked at.
+    folder: String,
 }
 
 /// What an attempt wants to commit.
@@ -179,7 +173,7 @@ struct Done {
     rows: Replacement,
 }
 
-async fn attempt_once(lake: &Lake, target: &Contract, derivation: &Derivation) -> Result<Attempt> {
+async fn attempt_once(lake: &Lake, target: &Contract, derivation: &Derivation, whole: Option<&str>) -> Result<Attempt> {
     let nothing = |version| {
         Attempt::Done(Advanced {
             table: target.table.clone(),
@@ -217,7 +211,7 @@ async fn attempt_once(lake: &Lake, target: &Contract, derivation: &Derivation) -
             (table, base)
         }
     };
-    let reason = whole_reason(target, &base, &mut pins).await?;
+    let reason = whole_reason(target, &base, &mut pins).await?.or_else(|| whole.map(str::to_owned));
     let moved = pins.iter().any(|pin| pin.snapshot.as_ref().is_some_and(|now| pin.watermark != Some(now.version())));
     if reason.is_none() && !moved {
         return Ok(nothing(Some(base.version())));
@@ -226,7 +220,7 @@ async fn attempt_once(lake: &Lake, target: &Contract, derivation: &Derivation) -
     let schema = evolved(target, &base, &lineage.output)?;
     let evolves = *schema != *base.schema();
     let reason = reason.or_else(|| evolves.then(|| "the SQL gives other columns than before".to_owned()));
-    let work = Work { lake, contract: target, derivation, base, pins, lineage, schema };
+    let work = Work { lake, contract: target, derivation, base, pins, lineage, schema, folder };
     let done = match reason {
         Some(reason) => rebuild::whole(&work, reason).await?,
         None => increment(&work).await?,

@@ -176,10 +176,10 @@ async fn net(work: &Work<'_>, pin: &Pin, snapshot: &Snapshot, changed: &Changed)
 
 /// 128 bits of a row's bytes, by two hashes with seeds of their own.
 #[derive(Default)]
-struct Digest(DefaultHashBuilder, DefaultHashBuilder);
+pub(super) struct Digest(DefaultHashBuilder, DefaultHashBuilder);
 
 impl Digest {
-    fn of(&self, bytes: &[u8]) -> u128 {
+    pub(super) fn of(&self, bytes: &[u8]) -> u128 {
         let salted = (bytes, 0x9e37_79b9_u32);
         u128::from(self.0.hash_one(bytes)) << 64 | u128::from(self.1.hash_one(salted))
     }

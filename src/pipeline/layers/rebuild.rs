@@ -97,7 +97,7 @@ async fn write_plan(work: &Work<'_>, context: &SessionContext, plan: LogicalPlan
     let mut stream = frame.execute_stream().await.map_err(engine_error)?;
     let mut writer = Writer::new(
         &work.lake.store,
-        work.base.folder(),
+        &work.folder,
         Arc::clone(&work.schema),
         work.base.partition_by(),
         writer_options(work.lake, 1),

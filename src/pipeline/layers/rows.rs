@@ -107,7 +107,7 @@ pub(super) async fn write_files(
     for _ in 0..workers {
         let writer = Writer::new(
             &work.lake.store,
-            work.base.folder(),
+            &work.folder,
             Arc::clone(&work.schema),
             work.base.partition_by(),
             writer_options(work.lake, workers),

@@ -20,7 +20,7 @@ use crate::landing::Landing;
 use crate::pipeline::lake::Settings;
 use crate::schema::ingested_schema;
 use crate::store::Store;
-use crate::table::{DataFile, Writer, WriterOptions, compact};
+use crate::table::{CompactOptions, DataFile, Writer, WriterOptions, compact};
 
 /// A row of the source: id, day, zone, amount; which file and record it is of; who brought it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,12 +143,18 @@ impl World {
     }
 
     async fn compact(&self, name: &str) {
-        compact(&self.table(name).await, 1 << 30, Arc::clone(&self.lake.clock)).await.unwrap();
+        compact(&self.table(name).await, CompactOptions::to(1 << 30), Arc::clone(&self.lake.clock)).await.unwrap();
     }
 
     async fn advance(&self, name: &str) -> Advanced {
         let contract = self.lake.catalog.get(&name.parse().unwrap()).unwrap();
         advance(&self.lake, contract).await.unwrap_or_else(|e| panic!("{name}: {}", e.describe()))
+    }
+
+    /// Advances every derived table; none may fail.
+    async fn advance_all(&self) -> Vec<Advanced> {
+        let outcomes = advance_each(&self.lake).await.into_iter();
+        outcomes.map(|(table, done)| done.unwrap_or_else(|e| panic!("{table}: {}", e.describe()))).collect()
     }
 
     /// All rows as texts, sorted; empty when there is no table.

@@ -44,9 +44,13 @@ async fn a_commit_after_a_compaction_is_refused() {
     let base = lake.append(&table, &[numbers(10)]).await;
     // Another process: it has its own handle.
     let other = Table::open(&lake.store, "raw/t").await.unwrap().unwrap();
-    let report = compact(&other, 128 << 20, Arc::<ManualClock>::clone(&lake.clock)).await.unwrap().unwrap();
+    let report =
+        compact(&other, CompactOptions::to(128 << 20), Arc::<ManualClock>::clone(&lake.clock)).await.unwrap().unwrap();
     assert_eq!((report.version, report.files_before, report.files_after, report.rows), (3, 2, 1, 6));
-    assert_eq!(compact(&other, 128 << 20, Arc::<ManualClock>::clone(&lake.clock)).await.unwrap(), None);
+    assert_eq!(
+        compact(&other, CompactOptions::to(128 << 20), Arc::<ManualClock>::clone(&lake.clock)).await.unwrap(),
+        None
+    );
 
     let removes = base.files().unwrap().to_vec();
     let adds = lake.files(&base, &[numbers(20)]).await;
@@ -132,7 +136,9 @@ async fn append_only_tables_lose_no_rows_but_may_be_compacted() {
     let base = lake.append(&table, &[numbers(3)]).await;
     let change = Change { removes: base.files().unwrap().to_vec(), ..Change::default() };
     assert_eq!(table.commit(&base, change).await.unwrap_err().kind(), ErrorKind::Invalid);
-    assert!(compact(&table, 128 << 20, Arc::<ManualClock>::clone(&lake.clock)).await.unwrap().is_some());
+    assert!(
+        compact(&table, CompactOptions::to(128 << 20), Arc::<ManualClock>::clone(&lake.clock)).await.unwrap().is_some()
+    );
 }
 
 #[tokio::test]
@@ -150,7 +156,7 @@ async fn changes_are_the_rows_that_came_and_went() {
     assert!(none.added.is_empty() && none.removed.is_empty());
 
     // Old and new rows are compacted together: the new file is still what was added.
-    compact(&table, 128 << 20, Arc::<ManualClock>::clone(&lake.clock)).await.unwrap().unwrap();
+    compact(&table, CompactOptions::to(128 << 20), Arc::<ManualClock>::clone(&lake.clock)).await.unwrap().unwrap();
     let three = table.snapshot().await.unwrap();
     let changes = table.changes(1, &three).await.unwrap().unwrap();
     assert_eq!(changes.added, std::slice::from_ref(&new));

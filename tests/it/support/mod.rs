@@ -8,6 +8,7 @@ pub mod functions_host;
 pub mod program;
 pub mod python;
 pub mod rows;
+pub mod times;
 pub mod world;
 
 use std::collections::BTreeMap;

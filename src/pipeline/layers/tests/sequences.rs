@@ -128,12 +128,12 @@ async fn run(world: &World, tables: &[&str], ops: Vec<Op>) -> Sources {
                 world.advance(tables[number]).await;
             }
             Op::Advance(None) => {
-                advance_all(&world.lake).await.unwrap();
+                world.advance_all().await;
             }
         }
     }
-    advance_all(&world.lake).await.unwrap();
-    let quiet = advance_all(&world.lake).await.unwrap();
+    world.advance_all().await;
+    let quiet = world.advance_all().await;
     assert!(quiet.iter().all(Advanced::is_nothing), "{quiet:?}");
     sources
 }
