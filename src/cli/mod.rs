@@ -15,6 +15,7 @@ pub mod infer;
 pub mod ingest;
 pub mod ledger;
 pub mod output;
+pub mod package;
 pub mod quarantine;
 pub mod redrive;
 pub mod sql;
@@ -101,6 +102,8 @@ pub enum Command {
     Infer(infer::InferArgs),
     /// Look whether everything that is needed is there
     Doctor(doctor::DoctorArgs),
+    /// Write what a function app runs, as a folder and a zip, and list the settings that it needs
+    Package(package::PackageArgs),
     /// Measure speed and memory on this machine
     Bench(bench::BenchArgs),
     /// Print a shell's completion script
@@ -168,6 +171,7 @@ impl Cli {
             Command::Check(args) => block_on(check::run(&context, args)),
             Command::Infer(args) => block_on(infer::run(&context, args)),
             Command::Doctor(args) => block_on(doctor::run(&context, args)),
+            Command::Package(args) => package::run(&context, args),
             Command::Bench(args) => block_on(bench::run(&context, args)),
             Command::Completions(args) => completions::run(args),
         }

@@ -17,7 +17,7 @@ pub const CONTRACTS: [(&str, &str); 5] = [
 ];
 
 /// The host's settings and the functions' bindings, by their paths.
-const HOST: [(&str, &str); 11] = [
+pub const HOST: [(&str, &str); 11] = [
     ("host.json", include_str!("../../../host.json")),
     ("functions/backfill/function.json", include_str!("../../../functions/backfill/function.json")),
     ("functions/backfill_now/function.json", include_str!("../../../functions/backfill_now/function.json")),
