@@ -11,18 +11,20 @@ use tokio::sync::Semaphore;
 
 use crate::catalog::{Catalog, Diagnostic};
 use crate::clock::Clock;
-use crate::config::{Backend, Config};
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::event::stream::StreamRecord;
 use crate::event::{self, FileEvent, Scope};
 use crate::http::Steps;
-use crate::landing::Landing;
 use crate::manifest::FileVersion;
 use crate::pipeline;
 use crate::pipeline::deliver::KeyOf;
 use crate::pipeline::lake::{Lake, Settings};
 use crate::queue::Queue;
-use crate::store::Store;
+
+mod backends;
+
+pub use backends::Backends;
 
 mod contracts;
 
@@ -42,28 +44,11 @@ const BACKFILL_SLICE: TimeDelta = TimeDelta::seconds(240);
 pub struct App {
     config: Config,
     clock: Arc<dyn Clock>,
+    backends: Backends,
     queue: Queue,
     lake: Current,
     /// The host puts no bound on invocations at a time; more files at once than this only cost memory.
     ingesting: Semaphore,
-}
-
-/// The queues that the configuration names.
-#[must_use]
-pub fn open_queue(config: &Config, clock: Arc<dyn Clock>) -> Queue {
-    match config.queue_backend {
-        Backend::Local => Queue::local(&config.queue_folder(), clock, config.fsync),
-    }
-}
-
-/// The landing zone that the configuration names.
-///
-/// # Errors
-/// It cannot be used.
-pub fn open_landing(config: &Config) -> Result<Landing> {
-    match config.storage_backend {
-        Backend::Local => Landing::local(&config.landing_folder()),
-    }
 }
 
 /// All contracts.
@@ -77,15 +62,10 @@ pub fn open_catalog(config: &Config) -> Result<Catalog> {
 /// The lake that the configuration names.
 ///
 /// # Errors
-/// A contract is wrong, or a folder cannot be used.
+/// A contract or the storage account's settings are wrong, or a folder cannot be used.
 pub fn open_lake(config: &Config, clock: Arc<dyn Clock>) -> Result<Lake> {
     let catalog = open_catalog(config)?;
-    let store = match config.storage_backend {
-        Backend::Local => Store::local(&config.lake_folder())?,
-    };
-    let store = store.with_clock(Arc::clone(&clock));
-    let store = if config.fsync { store.durable() } else { store };
-    Ok(Lake::new(catalog, store, open_landing(config)?, clock, settings(config)))
+    Backends::open(config, clock)?.lake(catalog)
 }
 
 /// Sizes and limits as configured.
@@ -115,11 +95,14 @@ fn contract_mistakes(found: &[Diagnostic]) -> Error {
 
 impl App {
     /// An application of this configuration. Nothing is opened yet.
-    #[must_use]
-    pub fn new(config: Config, clock: Arc<dyn Clock>) -> Self {
-        let queue = open_queue(&config, Arc::clone(&clock));
+    ///
+    /// # Errors
+    /// The storage account's settings are wrong.
+    pub fn new(config: Config, clock: Arc<dyn Clock>) -> Result<Self> {
+        let backends = Backends::open(&config, Arc::clone(&clock))?;
+        let queue = backends.queue();
         let ingesting = Semaphore::new(2 * config.threads.unwrap_or_else(|| Settings::default().threads));
-        Self { config, clock, queue, lake: Current::default(), ingesting }
+        Ok(Self { config, clock, backends, queue, lake: Current::default(), ingesting })
     }
 
     /// The lake, opened at the first call, under the contracts as they are now.
@@ -127,8 +110,9 @@ impl App {
     /// # Errors
     /// A contract is wrong, or a folder cannot be used. A failure is not kept: a contract that was mended is read anew.
     pub async fn lake(&self) -> Result<Lake> {
-        let (config, clock) = (self.config.clone(), Arc::clone(&self.clock));
-        self.lake.lake(&self.config.schemas, move || open_lake(&config, clock)).await
+        let backends = self.backends.clone();
+        let open = move || backends.lake(open_catalog(backends.config())?);
+        self.lake.lake(&self.config.schemas, open).await
     }
 
     /// The queues.
@@ -145,9 +129,7 @@ fn report(value: &impl Serialize) -> Result<Value> {
 #[async_trait]
 impl Steps for App {
     fn scope(&self) -> Scope {
-        match self.config.storage_backend {
-            Backend::Local => Scope::local(),
-        }
+        self.backends.scope()
     }
 
     async fn ingest(&self, event: &FileEvent) -> Result<Value> {

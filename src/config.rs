@@ -5,11 +5,15 @@
 //! [`Secret`]s, because function bindings may refer to any of them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+pub use crate::secret::Secret;
+
+mod azure;
+
+pub use azure::AzureSettings;
 
 /// One environment variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,10 +24,16 @@ pub struct Setting {
     pub default: &'static str,
     /// What it means, in one line.
     pub meaning: &'static str,
+    /// Whether its value is shown to nobody.
+    pub is_secret: bool,
 }
 
 const fn setting(name: &'static str, default: &'static str, meaning: &'static str) -> Setting {
-    Setting { name, default, meaning }
+    Setting { name, default, meaning, is_secret: false }
+}
+
+const fn secret(name: &'static str, meaning: &'static str) -> Setting {
+    Setting { name, default: "", meaning, is_secret: true }
 }
 
 /// All variables, in the order in which a reader wants to meet them.
@@ -31,9 +41,40 @@ pub const SETTINGS: &[Setting] = &[
     setting("ALLUVIUM_HOME", "./data", "folder that holds landing/, lake/ and queue/ when the backends are local"),
     setting("ALLUVIUM_SCHEMAS", "./schemas", "folder of the contracts, <layer>/<table>.yaml"),
     setting("ALLUVIUM_ROOT", ".", "folder with host.json and functions/, read by the local host"),
-    setting("STORAGE_BACKEND", "local", "where lake and landing zone are: local"),
-    setting("QUEUE_BACKEND", "local", "where the queues are: local"),
+    setting("STORAGE_BACKEND", "local", "where lake and landing zone are: local or azure"),
+    setting("QUEUE_BACKEND", "local", "where the queues are: local or azure"),
     setting("AZURE_QUEUE_NAME", "landing-events", "queue of landed files; <name>-poison takes what failed too often"),
+    setting("AZURE_STORAGE_ACCOUNT", "", "storage account, used with an identity"),
+    setting("AZURE_STORAGE_CONTAINER", "lake", "container that holds the lake"),
+    setting("AZURE_STORAGE_PREFIX", "", "folder of that container that holds the lake; unset: the container itself"),
+    setting("AZURE_LANDING_CONTAINER", "landing", "container that producers write to; it is only read"),
+    setting("AZURE_STORAGE_ENDPOINT", "", "where the account's blobs answer, if not at its usual address"),
+    setting("AZURE_QUEUE_ACCOUNT_URL", "", "where the account's queues answer, if not at its usual address"),
+    secret(
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "connection string of the account, with key or signature, instead of an identity",
+    ),
+    secret(
+        "AzureWebJobsStorage",
+        "connection string used when the two before name no account; UseDevelopmentStorage=true is Azurite",
+    ),
+    setting(
+        "AZURE_TOKEN_CREDENTIALS",
+        "",
+        "identity: WorkloadIdentityCredential, ClientSecretCredential, ManagedIdentityCredential or AzureCliCredential; \
+         unset: the first whose settings are there, else `az login`",
+    ),
+    setting("AZURE_CLIENT_ID", "", "client id of the application or of the user-assigned managed identity"),
+    setting("AZURE_TENANT_ID", "", "tenant of the application"),
+    secret("AZURE_CLIENT_SECRET", "secret of the application"),
+    setting("AZURE_FEDERATED_TOKEN_FILE", "", "file with the token of a workload identity"),
+    setting("IDENTITY_ENDPOINT", "", "where the managed identity's tokens are; set by the platform"),
+    secret("IDENTITY_HEADER", "proof for that address; set by the platform"),
+    setting(
+        "ALLUVIUM_AZURITE",
+        "./node_modules/azurite/dist/src/azurite.js",
+        "Azurite, started with node by `--storage azurite` when none answers",
+    ),
     setting("COMMIT_SCHEDULE", "*/10 * * * * *", "when the committer runs: six cron fields, UTC"),
     setting(
         "RECONCILE_SCHEDULE",
@@ -80,35 +121,8 @@ pub const SETTINGS: &[Setting] = &[
 pub enum Backend {
     /// In local folders below [`Config::home`].
     Local,
-}
-
-/// A value that cannot be printed by accident.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Hides a value.
-    pub fn new(value: impl Into<String>) -> Self {
-        Self(value.into())
-    }
-
-    /// The value itself, for the one call that needs it.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
-impl fmt::Display for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
+    /// In a storage account of Azure, or in Azurite.
+    Azure,
 }
 
 /// The checked configuration.
@@ -126,6 +140,10 @@ pub struct Config {
     pub queue_backend: Backend,
     /// Queue of landed files.
     pub queue_name: String,
+    /// The storage account, and what is where in it.
+    pub azure: AzureSettings,
+    /// Azurite's program.
+    pub azurite: PathBuf,
     /// When the committer runs: six cron fields, UTC.
     pub commit_schedule: String,
     /// When the landing zone is compared with the ledger: six cron fields, UTC.
@@ -192,6 +210,8 @@ impl Config {
             storage_backend: values.parsed("STORAGE_BACKEND", parse_backend)?,
             queue_backend: values.parsed("QUEUE_BACKEND", parse_backend)?,
             queue_name: values.parsed("AZURE_QUEUE_NAME", parse_queue_name)?,
+            azure: AzureSettings::read(&values)?,
+            azurite: PathBuf::from(values.text("ALLUVIUM_AZURITE")),
             commit_schedule: values.text("COMMIT_SCHEDULE"),
             reconcile_schedule: values.text("RECONCILE_SCHEDULE"),
             arrival_hold: Duration::from_millis(values.parsed("ALLUVIUM_ARRIVAL_HOLD_MS", parse_whole)?),
@@ -208,6 +228,17 @@ impl Config {
             given: BTreeMap::new(),
         };
         Ok(Self { given, ..config })
+    }
+
+    /// This configuration with some values put over it.
+    ///
+    /// # Errors
+    /// The first variable whose value cannot be used.
+    pub fn with<N: Into<String>, V: Into<String>>(&self, over: impl IntoIterator<Item = (N, V)>) -> Result<Self> {
+        let mut pairs: BTreeMap<String, String> =
+            self.given.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect();
+        pairs.extend(over.into_iter().map(|(name, value)| (name.into(), value.into())));
+        Self::from_pairs(pairs)
     }
 
     /// The landing zone's folder (local storage).
@@ -237,10 +268,12 @@ impl Config {
         given.filter(|text| !text.is_empty()).or_else(default).filter(|text| !text.is_empty())
     }
 
-    /// A setting's value, if it was given and is not its default: for `doctor`.
+    /// A setting's value, if it was given and is not its default: for `doctor`. A secret is given as stars.
     #[must_use]
     pub fn given(&self, setting: &Setting) -> Option<&str> {
-        self.given.get(setting.name).map(Secret::reveal).filter(|text| !text.is_empty() && *text != setting.default)
+        let given = self.given.get(setting.name).map(Secret::reveal);
+        let given = given.filter(|text| !text.is_empty() && *text != setting.default);
+        given.map(|text| if setting.is_secret { "***" } else { text })
     }
 
     /// Names that were given and look like this program's but are not known, each with the known name nearest to it.
@@ -259,13 +292,19 @@ impl Config {
     pub fn for_child(&self) -> Result<Vec<(String, String)>> {
         let mut variables: Vec<(String, String)> = Vec::new();
         for known in SETTINGS {
-            if let Some(value) = self.lookup(known.name) {
-                variables.push((known.name.to_owned(), value));
+            match self.lookup(known.name) {
+                Some(value) => variables.push((known.name.to_owned(), value)),
+                // The child inherits what this process has: what was taken away is taken away there too.
+                None if self.given.contains_key(known.name) => variables.push((known.name.to_owned(), String::new())),
+                None => {}
             }
         }
-        for (name, folder) in
-            [("ALLUVIUM_HOME", &self.home), ("ALLUVIUM_SCHEMAS", &self.schemas), ("ALLUVIUM_ROOT", &self.root)]
-        {
+        for (name, folder) in [
+            ("ALLUVIUM_HOME", &self.home),
+            ("ALLUVIUM_SCHEMAS", &self.schemas),
+            ("ALLUVIUM_ROOT", &self.root),
+            ("ALLUVIUM_AZURITE", &self.azurite),
+        ] {
             let absolute = absolute(folder)?;
             let text = absolute.to_str().ok_or_else(|| {
                 Error::invalid(format!("{name}: {} is no UTF-8 path", absolute.display()))
@@ -359,8 +398,8 @@ impl Values<'_> {
 fn parse_backend(text: &str) -> Result<Backend, Expected> {
     match text {
         "local" => Ok(Backend::Local),
-        "azure" => Err("`local`: this version keeps everything in local folders, `azure` is not built in"),
-        _ => Err("`local`"),
+        "azure" => Ok(Backend::Azure),
+        _ => Err("local or azure"),
     }
 }
 
@@ -482,12 +521,8 @@ mod tests {
     #[test]
     fn bad_values_name_variable_value_and_expectation() {
         for (name, value, expected) in [
-            (
-                "STORAGE_BACKEND",
-                "azure",
-                "STORAGE_BACKEND is `azure`, expected `local`: this version keeps everything in local folders, `azure` is not built in",
-            ),
-            ("QUEUE_BACKEND", "kafka", "QUEUE_BACKEND is `kafka`, expected `local`"),
+            ("STORAGE_BACKEND", "s3", "STORAGE_BACKEND is `s3`, expected local or azure"),
+            ("QUEUE_BACKEND", "kafka", "QUEUE_BACKEND is `kafka`, expected local or azure"),
             (
                 "AZURE_QUEUE_NAME",
                 "Landing",

@@ -4,13 +4,15 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::app;
+use crate::app::Backends;
 use crate::catalog::Catalog;
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::{Config, SETTINGS};
+use crate::config::{Backend, Config, SETTINGS};
 use crate::error::{Error, Result};
 use crate::local::{Trigger, read_functions};
 use crate::queue;
+
+mod azure;
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -60,9 +62,14 @@ impl Check {
 /// that the program writes to.
 pub async fn examine(config: &Config) -> Vec<Check> {
     let mut checks = settings(config);
-    for (name, folder) in
-        [("landing zone", config.landing_folder()), ("lake", config.lake_folder()), ("queues", config.queue_folder())]
-    {
+    let mut folders = Vec::new();
+    if config.storage_backend == Backend::Local {
+        folders.extend([("landing zone", config.landing_folder()), ("lake", config.lake_folder())]);
+    }
+    if config.queue_backend == Backend::Local {
+        folders.push(("queues", config.queue_folder()));
+    }
+    for (name, folder) in folders {
         checks.push(match probe(&folder) {
             Ok(()) => Check::ok(name, format!("{} can be written", folder.display())),
             Err(error) => Check {
@@ -73,6 +80,7 @@ pub async fn examine(config: &Config) -> Vec<Check> {
             },
         });
     }
+    checks.extend(azure::examine(config).await);
     checks.extend(contracts(config));
     checks.push(functions(config));
     checks.extend(queues(config).await);
@@ -159,8 +167,10 @@ fn functions(config: &Config) -> Check {
 }
 
 async fn queues(config: &Config) -> Vec<Check> {
-    let queues = app::open_queue(config, std::sync::Arc::new(SystemClock));
     let mut checks = Vec::new();
+    // Settings that are wrong were told by whoever looked at the account.
+    let Ok(backends) = Backends::open(config, std::sync::Arc::new(SystemClock)) else { return checks };
+    let queues = backends.queue();
     for name in [config.queue_name.clone(), queue::poison(&config.queue_name)] {
         let label = format!("queue {name}");
         checks.push(match queues.depth(&name).await {

@@ -1,7 +1,7 @@
 //! The landing zone: list, look at and read landed files. Nothing here ever writes to it.
 //!
 //! A file version is known by its etag. Locally that is inode, size, mtime and ctime: without ctime a version that is moved
-//! away and back would have its old etag.
+//! away and back would have its old etag. In a container it is the blob's own, without quotes ([`remote`]).
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -11,10 +11,15 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use object_store::ObjectStore;
 use tokio::sync::mpsc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::FileVersion;
+
+mod remote;
+
+use remote::Container;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +30,18 @@ const LISTED_AHEAD: usize = 256;
 /// The landing zone. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Landing {
+    zone: Zone,
+}
+
+#[derive(Debug, Clone)]
+enum Zone {
+    Folder(Folder),
+    Container(Arc<Container>),
+}
+
+/// A local folder.
+#[derive(Debug, Clone)]
+struct Folder {
     root: Arc<Path>,
 }
 
@@ -40,20 +57,41 @@ impl Landing {
         let named = |e: std::io::Error| Error::from(e).within(format!("landing zone {}", folder.display()));
         std::fs::create_dir_all(folder).map_err(named)?;
         let root = folder.canonicalize().map_err(named)?;
-        Ok(Self { root: root.into() })
+        Ok(Self { zone: Zone::Folder(Folder { root: root.into() }) })
     }
 
-    /// The local folder.
+    /// A whole container, whose blobs `store` reads; people know it as `name`.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.root
+    pub fn remote(store: Arc<dyn ObjectStore>, name: impl Into<String>) -> Self {
+        Self { zone: Zone::Container(Arc::new(Container::new(store, name.into()))) }
+    }
+
+    /// The local folder, if it is one.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.zone {
+            Zone::Folder(folder) => Some(&folder.root),
+            Zone::Container(_) => None,
+        }
+    }
+
+    /// What people know it as.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match &self.zone {
+            Zone::Folder(folder) => folder.root.display().to_string(),
+            Zone::Container(container) => container.name().to_owned(),
+        }
     }
 
     /// The version that a path has now; none when there is no such file. Paths out of the landing zone are refused.
     pub async fn head(&self, path: &str) -> Result<Option<FileVersion>> {
-        let landing = self.clone();
+        let folder = match &self.zone {
+            Zone::Folder(folder) => folder.clone(),
+            Zone::Container(container) => return container.head(path).await,
+        };
         let path = path.to_owned();
-        let look = move || landing.look(&path);
+        let look = move || folder.look(&path);
         tokio::task::spawn_blocking(look).await.map_err(|e| Error::internal("looking at a landed file").because(e))?
     }
 
@@ -62,8 +100,11 @@ impl Landing {
     /// A file that cannot be listed is an error in the stream, which goes on behind it.
     #[must_use]
     pub fn list(&self) -> BoxStream<'static, Result<FileVersion>> {
+        let root = match &self.zone {
+            Zone::Folder(folder) => Arc::clone(&folder.root),
+            Zone::Container(container) => return Container::list(container),
+        };
         let (send, mut receive) = mpsc::channel(LISTED_AHEAD);
-        let root = Arc::clone(&self.root);
         tokio::task::spawn_blocking(move || {
             // When nobody listens any more there is nothing left to do.
             let _ = walk(&root, "", &send);
@@ -71,8 +112,36 @@ impl Landing {
         futures::stream::poll_fn(move |cx| receive.poll_recv(cx)).boxed()
     }
 
-    /// Opens a file at exactly this version. Afterwards [`Landing::unchanged`] says whether it still was at the end.
+    /// Opens a file at exactly this version, from a thread that may block. Afterwards [`Landing::unchanged`] says whether it
+    /// still was at the end.
     pub fn open(&self, version: &FileVersion) -> Result<Reading> {
+        match &self.zone {
+            Zone::Folder(folder) => folder.open(version),
+            Zone::Container(container) => Ok(Reading { content: Container::open(container, version)? }),
+        }
+    }
+
+    /// Whether the path still has this version.
+    pub async fn unchanged(&self, version: &FileVersion) -> Result<bool> {
+        Ok(self.head(&version.path).await?.is_some_and(|now| now.etag == version.etag))
+    }
+}
+
+/// Why a text is no path below a landing zone, if it is none.
+fn refused(path: &str) -> Option<&'static str> {
+    let plain = !path.is_empty() && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    if !plain {
+        return Some("it must be relative, without `.` and `..`");
+    }
+    path.contains('\0').then_some("it has characters that no file name has")
+}
+
+fn refusal(path: &str, why: &str) -> Error {
+    Error::invalid(format!("`{path}` is no path below the landing zone: {why}"))
+}
+
+impl Folder {
+    fn open(&self, version: &FileVersion) -> Result<Reading> {
         let path = &version.path;
         let file = File::open(self.inside(path)?).map_err(|e| Error::from(e).within(path))?;
         let meta = file.metadata().map_err(|e| Error::from(e).within(path))?;
@@ -80,11 +149,6 @@ impl Landing {
             return Err(Error::conflict(format!("{path} was changed since it was announced")));
         }
         Ok(Reading { content: Box::new(file) })
-    }
-
-    /// Whether the path still has this version.
-    pub async fn unchanged(&self, version: &FileVersion) -> Result<bool> {
-        Ok(self.head(&version.path).await?.is_some_and(|now| now.etag == version.etag))
     }
 
     fn look(&self, path: &str) -> Result<Option<FileVersion>> {
@@ -103,13 +167,10 @@ impl Landing {
 
     /// The real file of a path below the landing zone. Links are followed, but not out of it.
     fn inside(&self, path: &str) -> Result<PathBuf> {
-        let refuse = |why: &str| Error::invalid(format!("`{path}` is no path below the landing zone: {why}"));
-        let plain = !path.is_empty() && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
-        if !plain {
-            return Err(refuse("it must be relative, without `.` and `..`"));
-        }
-        if path.contains('\0') || (cfg!(windows) && path.contains(['\\', ':'])) {
-            return Err(refuse("it has characters that no file name has"));
+        let windows = cfg!(windows) && path.contains(['\\', ':']);
+        let why = refused(path).or_else(|| windows.then_some("it has characters that no file name has"));
+        if let Some(why) = why {
+            return Err(refusal(path, why));
         }
         let real = match self.root.join(path).canonicalize() {
             Ok(real) => real,
@@ -119,7 +180,7 @@ impl Landing {
             Err(error) => return Err(Error::from(error).within(path)),
         };
         if !real.starts_with(&self.root) {
-            return Err(refuse("a link leads out of it").remedy("copy the file instead of linking it"));
+            return Err(refusal(path, "a link leads out of it").remedy("copy the file instead of linking it"));
         }
         Ok(real)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::app;
 use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
+use crate::config::{Backend, Config};
 use crate::error::{Error, Result};
 use crate::layout;
 use crate::name::TableName;
@@ -41,7 +41,8 @@ impl Context {
     /// # Errors
     /// There is none, a contract is wrong, or a folder cannot be used.
     pub fn existing_lake(&self) -> Result<Lake> {
-        if !self.config.lake_folder().is_dir() {
+        // Whether there is one in an account is seen by whoever reads it.
+        if self.config.storage_backend == Backend::Local && !self.config.lake_folder().is_dir() {
             return Err(Error::not_found(format!("there is no lake at {}", self.config.home.display())).remedy(
                 "fill one with `alluvium ingest PATH` or make one with `alluvium demo`; --home or ALLUVIUM_HOME names another",
             ));

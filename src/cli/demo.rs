@@ -5,15 +5,18 @@ pub mod look;
 pub mod shipped;
 pub mod steps;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
 
 use super::context::Context;
 use super::exit::Exit;
+use super::host::Storage;
 use super::output;
 use crate::error::Result;
 use crate::generate::Trips;
+use crate::local::azurite;
 use steps::Show;
 
 /// Arguments of `demo`.
@@ -21,6 +24,7 @@ use steps::Show;
 #[command(after_help = "Examples:
   alluvium demo
   alluvium demo --files 20 --rows 50000 --home /tmp/lake
+  alluvium demo --storage azurite
   alluvium demo --fresh        begin anew, although the last demo's lake was changed
 
 The demo leaves its lake in --home (default ./data) and replaces only what an earlier demo made and nobody changed.")]
@@ -40,6 +44,9 @@ pub struct DemoArgs {
     /// Delete what an earlier demo left, changed or not
     #[arg(long)]
     pub fresh: bool,
+    /// Where the demo keeps everything: in folders of the home, or in an Azurite of its own with its data there
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = Storage::Local)]
+    pub storage: Storage,
 }
 
 /// Runs `demo`.
@@ -49,7 +56,14 @@ pub struct DemoArgs {
 pub async fn run(context: &Context, args: &DemoArgs) -> Result<Exit> {
     let started = Instant::now();
     let home = home::prepare(&context.config.home, args.fresh)?;
-    let ready = shipped::configure(context, &home)?;
+    let mut ready = shipped::configure(context, &home)?;
+    let mut azurite = None;
+    if args.storage == Storage::Azurite {
+        let (started, config) = azurite::own(&ready.context.config, Arc::clone(&context.clock)).await?;
+        azurite = Some(started);
+        ready.context.config = config;
+        ready.shown = azurite::configure(&ready.shown)?;
+    }
     let trips = Trips { files: args.files, rows: args.rows, days: args.files.clamp(5, 60), seed: args.seed };
     let mut show = Show::begin(ready.context, trips, usize::from(args.workers)).await?;
     show.files().await?;
@@ -60,6 +74,9 @@ pub async fn run(context: &Context, args: &DemoArgs) -> Result<Exit> {
     show.time_travel().await?;
     show.top().await?;
     show.end().await?;
+    if let Some(azurite) = azurite {
+        azurite.stop().await?;
+    }
     home::done(&context.config.home)?;
     output::data(&look::next(&ready.shown, &look::program(), started.elapsed()))?;
     Ok(Exit::Done)

@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::context::Context;
 use super::exit::Exit;
 use super::output;
+use crate::app::Backends;
+use crate::config::Config;
 use crate::error::Result;
-use crate::local::{LocalOptions, Port};
+use crate::local::{LocalOptions, Port, azurite};
 
 /// Arguments of `local`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   alluvium local                        watch ./data/landing until Ctrl-C
   alluvium local --workers 4 --port 7080
+  alluvium local --storage azurite      the same against Azurite: containers landing and lake, queues
   curl -X POST http://127.0.0.1:7071/admin/functions/commit      commit now
   alluvium status                                                in another terminal
 
@@ -31,6 +34,31 @@ pub struct LocalArgs {
     /// Listen on no port
     #[arg(long, conflicts_with = "port")]
     pub no_port: bool,
+    /// Where everything is kept; what the settings say when not given
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub storage: Option<Storage>,
+}
+
+/// Where a command keeps everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Storage {
+    /// Folders of this machine
+    Local,
+    /// Azurite, which is started when none answers
+    Azurite,
+}
+
+impl Storage {
+    /// The configuration with everything kept there.
+    ///
+    /// # Errors
+    /// A setting is wrong.
+    pub fn configure(self, config: &Config) -> Result<Config> {
+        match self {
+            Self::Local => config.with([("STORAGE_BACKEND", "local"), ("QUEUE_BACKEND", "local")]),
+            Self::Azurite => azurite::configure(config),
+        }
+    }
 }
 
 /// Arguments of `serve`: all comes from the environment, as the Functions host sets it.
@@ -49,14 +77,27 @@ pub async fn local(context: &Context, args: &LocalArgs) -> Result<Exit> {
         Some(port) => Port::Exactly(port),
         None => Port::Usual,
     };
-    let options = LocalOptions {
-        port,
-        workers: args.workers,
-        clock: Arc::clone(&context.clock),
-        ..LocalOptions::new(context.config.clone())
+    let config =
+        args.storage.map_or_else(|| Ok(context.config.clone()), |storage| storage.configure(&context.config))?;
+    let azurite = match args.storage {
+        Some(Storage::Azurite) => azurite::ensure(&config, Arc::clone(&context.clock)).await?,
+        Some(Storage::Local) | None => None,
     };
-    output::note(&format!("watching {}; Ctrl-C stops", context.config.landing_folder().display()));
-    crate::local::run(options).await?;
+    if args.storage == Some(Storage::Azurite) {
+        output::note(
+            "other commands find it with STORAGE_BACKEND=azure and QUEUE_BACKEND=azure, and \
+             AzureWebJobsStorage=UseDevelopmentStorage=true unless you set it otherwise",
+        );
+    }
+    let landing = Backends::open(&config, Arc::clone(&context.clock))?.landing()?.name();
+    let options =
+        LocalOptions { port, workers: args.workers, clock: Arc::clone(&context.clock), ..LocalOptions::new(config) };
+    output::note(&format!("watching {landing}; Ctrl-C stops"));
+    let ran = crate::local::run(options).await;
+    if let Some(azurite) = azurite {
+        azurite.stop().await?;
+    }
+    ran?;
     Ok(Exit::Done)
 }
 

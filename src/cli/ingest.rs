@@ -10,11 +10,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, mpsc};
 
 use super::context::{Context, declared};
 use super::exit::Exit;
 use super::output;
+use super::producer::{Producer, upload};
+use crate::app::Backends;
 use crate::catalog::Claim;
 use crate::error::{Directive, Error, Result};
 use crate::event::FileEvent;
@@ -72,8 +75,12 @@ pub async fn run(context: &Context, args: &IngestArgs) -> Result<Exit> {
     let lake = context.lake()?;
     let target = args.table.as_ref().map(|name| declared(&lake, name)).transpose()?;
     let folder = target.as_deref().map(bring::folder_of).transpose()?;
-    let landing = context.config.landing_folder();
-    let mut brought = bring::plan(&args.paths, &landing, folder.as_deref())?;
+    let producer = Producer::open(&Backends::open(&context.config, Arc::clone(&context.clock))?)?;
+    let landing = match &producer {
+        Producer::Folder(landing) => Some(landing.as_path()),
+        Producer::Container(_) => None,
+    };
+    let mut brought = bring::plan(&args.paths, landing, folder.as_deref())?;
     for skipped in &brought.skipped {
         output::note(&format!("left out: {} ({})", skipped.display(), bring::NOT_DATA));
     }
@@ -87,7 +94,7 @@ pub async fn run(context: &Context, args: &IngestArgs) -> Result<Exit> {
     }
     let begun = lake.clock.now();
     let landed: BTreeSet<String> = brought.files.iter().map(|file| file.landed.clone()).collect();
-    let (mut failures, _) = stage_all(&lake, brought.files, lake.settings.threads).await?;
+    let (mut failures, _) = stage_all(&lake, &producer, brought.files, lake.settings.threads).await?;
     let reports = commit_until_quiet(&lake, &mut failures).await?;
     let account = Account::of(&lake, &landed, begun, failures, &reports).await?;
     account.print(args.output, started.elapsed())?;
@@ -118,11 +125,17 @@ fn leave_out_foreign(lake: &Lake, table: &Contract, files: &mut Vec<bring::Bring
 ///
 /// # Errors
 /// A worker fell over.
-pub async fn stage_all(lake: &Lake, files: Vec<bring::Bring>, workers: usize) -> Result<(Vec<FileFailure>, u64)> {
+pub async fn stage_all(
+    lake: &Lake,
+    producer: &Producer,
+    files: Vec<bring::Bring>,
+    workers: usize,
+) -> Result<(Vec<FileFailure>, u64)> {
     let bar = output::bar(files.len() as u64, "staging");
     let (send, receive) = mpsc::channel::<String>(COPIED_AHEAD);
     let receive = Arc::new(Mutex::new(receive));
-    let copier = tokio::task::spawn_blocking(move || copy_all(files, &send));
+    let (producer, handle) = (producer.clone(), Handle::current());
+    let copier = tokio::task::spawn_blocking(move || copy_all(&producer, files, &send, &handle));
     let mut tasks = Vec::with_capacity(workers);
     for _ in 0..workers.max(1) {
         let (lake, receive, bar) = (lake.clone(), Arc::clone(&receive), bar.clone());
@@ -148,11 +161,20 @@ pub async fn stage_all(lake: &Lake, files: Vec<bring::Bring>, workers: usize) ->
     Ok((failures, bytes))
 }
 
-fn copy_all(files: Vec<bring::Bring>, send: &mpsc::Sender<String>) -> (Vec<FileFailure>, u64) {
+fn copy_all(
+    producer: &Producer,
+    files: Vec<bring::Bring>,
+    send: &mpsc::Sender<String>,
+    handle: &Handle,
+) -> (Vec<FileFailure>, u64) {
     let mut failures = Vec::new();
     let mut bytes = 0;
     for file in files {
-        match file.copy() {
+        let copied = match (producer, &file.from) {
+            (Producer::Container(blobs), Some(from)) => handle.block_on(upload(&**blobs, from, &file.landed)),
+            _ => file.copy(),
+        };
+        match copied {
             Ok(copied) => bytes += copied,
             Err(error) => {
                 failures.push(FileFailure { path: file.shown(), error: error.describe() });

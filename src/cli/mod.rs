@@ -16,6 +16,7 @@ pub mod ingest;
 pub mod ledger;
 pub mod output;
 pub mod package;
+pub mod producer;
 pub mod quarantine;
 pub mod redrive;
 pub mod sql;

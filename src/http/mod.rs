@@ -52,7 +52,7 @@ pub async fn serve(config: Config) -> Result<()> {
         .await
         .map_err(|error| Error::from(error).within(format!("listening on {address}")))?;
     let leash = config.leash;
-    let app = Arc::new(App::new(config, Arc::new(SystemClock)));
+    let app = Arc::new(App::new(config, Arc::new(SystemClock))?);
     tracing::info!(port, "the custom handler listens");
     let served = axum::serve(listener, router(app)).into_future();
     tokio::select! {

@@ -17,7 +17,7 @@ use super::queues::QueueTrigger;
 use super::timers::TimerTrigger;
 use super::web::{self, HttpFunction};
 use super::{Activity, Shared};
-use crate::app;
+use crate::app::{self, Backends};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
@@ -97,9 +97,10 @@ impl LocalHost {
             Some(launch) => launch,
             None => own_program(&config)?,
         };
-        let landing = app::open_landing(&config)?;
+        let backends = Backends::open(&config, Arc::clone(&clock))?;
+        let landing = backends.landing()?;
         let shared = Shared {
-            queue: app::open_queue(&config, Arc::clone(&clock)),
+            queue: backends.queue(),
             clock,
             client: client()?,
             activity: Activity::default(),
@@ -118,6 +119,7 @@ impl LocalHost {
         let watcher = Watcher {
             shared: shared.clone(),
             landing,
+            scope: backends.scope(),
             queue: config.queue_name.clone(),
             hold: config.arrival_hold,
             progress,

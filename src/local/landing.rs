@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use chrono::TimeDelta;
 use futures::StreamExt as _;
 use tokio::sync::watch;
@@ -9,9 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Shared, Watch};
 use crate::app::announce;
-use crate::event::Scope;
+use crate::error::Result;
+use crate::event::{Scope, announcement};
 use crate::landing::Landing;
 use crate::manifest::FileVersion;
+use crate::queue::Queue;
 
 /// Listing may take this part of one core at most.
 const IDLE_PER_LISTING: u32 = 20;
@@ -32,6 +36,7 @@ pub(super) struct Progress {
 pub(super) struct Watcher {
     pub shared: Shared,
     pub landing: Landing,
+    pub scope: Scope,
     pub queue: String,
     pub hold: Duration,
     pub progress: watch::Sender<Progress>,
@@ -67,7 +72,7 @@ impl Watcher {
         let (listing, whole) = self.list().await;
         let arrived = known.observe(listing, whole, now);
         if !arrived.is_empty() {
-            let sent = announce(&self.shared.queue, &self.queue, &arrived, &Scope::local(), &*self.shared.clock).await;
+            let sent = self.send(&arrived).await;
             match sent {
                 Ok(()) => {
                     known.announced(&arrived);
@@ -85,6 +90,16 @@ impl Watcher {
                 progress.done = progress.begun;
             }
         });
+    }
+
+    /// Sends events as the storage service would: in base64 to a queue of the account, as Event Grid does.
+    async fn send(&self, arrived: &[FileVersion]) -> Result<()> {
+        let (queue, clock) = (&self.shared.queue, &*self.shared.clock);
+        if !matches!(queue, Queue::Azure(_)) {
+            return announce(queue, &self.queue, arrived, &self.scope, clock).await;
+        }
+        let message = |file| BASE64.encode(announcement(file, &self.scope, clock)).into_bytes();
+        queue.send_all(&self.queue, arrived.iter().map(message).collect(), Duration::ZERO).await.map(drop)
     }
 
     /// All files, and whether every part of the folder could be read.

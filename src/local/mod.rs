@@ -5,6 +5,7 @@
 //! for requests from outside. It also plays the storage service: it watches the landing folder and sends an event for
 //! every file that has arrived.
 
+pub mod azurite;
 mod bindings;
 mod caller;
 mod child;

@@ -189,7 +189,7 @@ impl Bench {
     }
 
     async fn depth(&self, queue: &str) -> crate::queue::Depth {
-        crate::app::open_queue(&self.config(), Arc::new(SystemClock)).depth(queue).await.unwrap()
+        crate::app::Backends::open(&self.config(), Arc::new(SystemClock)).unwrap().queue().depth(queue).await.unwrap()
     }
 }
 

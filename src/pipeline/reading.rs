@@ -146,12 +146,20 @@ async fn run(
         handle: Handle::current(),
     };
     let path = version.path.clone();
-    tokio::task::spawn_blocking(move || match content {
+    let is_landed = content.is_none();
+    let read = tokio::task::spawn_blocking(move || match content {
         Some(content) => job.read(content),
         None => job.read_landed(),
     })
     .await
-    .map_err(|e| Error::internal(format!("{path}: reading stopped")).because(e))?
+    .map_err(|e| Error::internal(format!("{path}: reading stopped")).because(e))?;
+    match read {
+        // A remote file says so in the middle; that it is this file's trouble is seen by a look at it.
+        Err(error) if is_landed && error.kind() == ErrorKind::Conflict && !lake.landing.unchanged(version).await? => {
+            Ok(Read::bare(Status::Superseded))
+        }
+        read => read,
+    }
 }
 
 /// Takes the hash of everything that is read through it.

@@ -1,6 +1,7 @@
 //! Durable message queues with the cloud's rules: a received message is invisible for a while and comes back unless it
 //! is deleted; every receiving counts; whoever holds an older receipt can no longer change it. At least once, unordered.
 
+mod azure;
 mod local;
 
 use std::path::Path;
@@ -9,9 +10,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
+use crate::azure::Account;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
+pub use azure::AzureQueue;
 pub use local::LocalQueue;
 
 /// A message lives this long from its insertion, then it is gone: the cloud's default.
@@ -22,6 +25,8 @@ pub const TIME_TO_LIVE: Duration = Duration::from_secs(7 * 24 * 3600);
 pub enum Queue {
     /// In a local folder, shared by all processes that use the folder.
     Local(LocalQueue),
+    /// In a storage account.
+    Azure(AzureQueue),
 }
 
 /// A received message.
@@ -75,6 +80,12 @@ impl Queue {
         Self::Local(LocalQueue::new(folder, clock, fsync))
     }
 
+    /// Queues of a storage account.
+    #[must_use]
+    pub fn azure(account: Account) -> Self {
+        Self::Azure(AzureQueue::new(account))
+    }
+
     /// Sends one message, to be visible after `delay`; its id.
     ///
     /// # Errors
@@ -89,9 +100,13 @@ impl Queue {
     /// # Errors
     /// Not all of them were sent, or it is not known.
     pub async fn send_all(&self, queue: &str, bodies: Vec<Vec<u8>>, delay: Duration) -> Result<Vec<String>> {
-        let queue = queue.to_owned();
-        let Self::Local(local) = self.clone();
-        blocking(move || bodies.iter().map(|body| local.send(&queue, body, delay)).collect()).await
+        match self.clone() {
+            Self::Local(local) => {
+                let queue = queue.to_owned();
+                blocking(move || bodies.iter().map(|body| local.send(&queue, body, delay)).collect()).await
+            }
+            Self::Azure(azure) => azure.send_all(queue, bodies, delay).await,
+        }
     }
 
     /// Receives up to `max` visible messages and hides them for `visibility`. A queue that is not there is empty.
@@ -99,9 +114,13 @@ impl Queue {
     /// # Errors
     /// The queue cannot be read.
     pub async fn receive(&self, queue: &str, max: usize, visibility: Duration) -> Result<Vec<Message>> {
-        let queue = queue.to_owned();
-        let Self::Local(local) = self.clone();
-        blocking(move || local.receive(&queue, max, visibility)).await
+        match self.clone() {
+            Self::Local(local) => {
+                let queue = queue.to_owned();
+                blocking(move || local.receive(&queue, max, visibility)).await
+            }
+            Self::Azure(azure) => azure.receive(queue, max, visibility).await,
+        }
     }
 
     /// Hides a message for `visibility` from now. The message with its new receipt, or none when the receipt no longer
@@ -110,9 +129,13 @@ impl Queue {
     /// # Errors
     /// It could not be tried.
     pub async fn extend(&self, message: &Message, visibility: Duration) -> Result<Option<Message>> {
-        let message = message.clone();
-        let Self::Local(local) = self.clone();
-        blocking(move || local.extend(message, visibility)).await
+        match self.clone() {
+            Self::Local(local) => {
+                let message = message.clone();
+                blocking(move || local.extend(message, visibility)).await
+            }
+            Self::Azure(azure) => azure.extend(message.clone(), visibility).await,
+        }
     }
 
     /// Deletes a message. False when the receipt no longer holds.
@@ -120,9 +143,13 @@ impl Queue {
     /// # Errors
     /// It could not be tried.
     pub async fn delete(&self, message: &Message) -> Result<bool> {
-        let message = message.clone();
-        let Self::Local(local) = self.clone();
-        blocking(move || local.delete(&message)).await
+        match self.clone() {
+            Self::Local(local) => {
+                let message = message.clone();
+                blocking(move || local.delete(&message)).await
+            }
+            Self::Azure(azure) => azure.delete(message).await,
+        }
     }
 
     /// Up to `max` messages as they are, visible or hidden, without receiving them. Their receipts give no right.
@@ -130,9 +157,13 @@ impl Queue {
     /// # Errors
     /// The queue cannot be read.
     pub async fn peek(&self, queue: &str, max: usize) -> Result<Vec<Message>> {
-        let queue = queue.to_owned();
-        let Self::Local(local) = self.clone();
-        blocking(move || local.peek(&queue, max)).await
+        match self.clone() {
+            Self::Local(local) => {
+                let queue = queue.to_owned();
+                blocking(move || local.peek(&queue, max)).await
+            }
+            Self::Azure(azure) => azure.peek(queue, max).await,
+        }
     }
 
     /// How many messages there are.
@@ -140,9 +171,13 @@ impl Queue {
     /// # Errors
     /// The queue cannot be read.
     pub async fn depth(&self, queue: &str) -> Result<Depth> {
-        let queue = queue.to_owned();
-        let Self::Local(local) = self.clone();
-        blocking(move || local.depth(&queue)).await
+        match self.clone() {
+            Self::Local(local) => {
+                let queue = queue.to_owned();
+                blocking(move || local.depth(&queue)).await
+            }
+            Self::Azure(azure) => azure.depth(queue).await,
+        }
     }
 }
 

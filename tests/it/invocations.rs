@@ -36,7 +36,7 @@ async fn serve(home: &Path) -> SocketAddr {
         ("ALLUVIUM_SCHEMAS", home.join("schemas").to_str().unwrap()),
         ("ALLUVIUM_ARRIVAL_HOLD_MS", "10"),
     ]);
-    let app = Arc::new(App::new(config.unwrap(), Arc::new(SystemClock)));
+    let app = Arc::new(App::new(config.unwrap(), Arc::new(SystemClock)).unwrap());
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router(app)).await });

@@ -10,6 +10,7 @@
 )]
 #![allow(unreachable_pub, reason = "a test binary is nobody's dependency")]
 
+mod azurite;
 mod backfill;
 mod bronze;
 mod cases;
@@ -27,6 +28,7 @@ mod local_host;
 mod maintain;
 mod memory;
 mod outage;
+mod places;
 mod readback;
 mod redrive;
 mod streams;

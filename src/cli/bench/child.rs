@@ -13,6 +13,7 @@ use crate::cli::context::Context;
 use crate::cli::demo::shipped::CONTRACTS;
 use crate::cli::ingest::bring::{self, Bring};
 use crate::cli::ingest::{commit_until_quiet, stage_all};
+use crate::cli::producer::Producer;
 use crate::error::{Error, Result};
 use crate::generate::Trips;
 use crate::landing::Landing;
@@ -134,9 +135,9 @@ fn open(context: &Context, landing: &Path, settings: Settings, layers: bool) -> 
 async fn load(context: &Context, args: &ChildArgs) -> Result<Measured> {
     let (started, cpu) = (Instant::now(), cpu_seconds());
     let landing = context.config.landing_folder();
-    let brought = bring::plan(std::slice::from_ref(&args.data), &landing, Some("trips"))?;
+    let brought = bring::plan(std::slice::from_ref(&args.data), Some(&landing), Some("trips"))?;
     let lake = open(context, &landing, settings(context, args.threads), false)?;
-    whole(stage_all(&lake, brought.files, lake.settings.threads).await?.0)?;
+    whole(stage_all(&lake, &Producer::Folder(landing.clone()), brought.files, lake.settings.threads).await?.0)?;
     let (stage_s, staged_cpu) = (started.elapsed().as_secs_f64(), cpu_seconds());
     let rows = commit_all(&lake).await?;
     let (raw_s, committed_cpu) = (started.elapsed().as_secs_f64(), cpu_seconds());
@@ -157,7 +158,7 @@ async fn load(context: &Context, args: &ChildArgs) -> Result<Measured> {
 /// Files that lie in the landing zone already.
 fn landed(data: &Path, most: Option<usize>) -> Result<(PathBuf, Vec<Bring>)> {
     let landing = data.parent().unwrap_or(data).to_owned();
-    let mut files = bring::plan(&[data.to_owned()], &landing, None)?.files;
+    let mut files = bring::plan(&[data.to_owned()], Some(&landing), None)?.files;
     files.truncate(most.unwrap_or(usize::MAX));
     Ok((landing, files))
 }
@@ -166,7 +167,7 @@ async fn stage(context: &Context, args: &ChildArgs) -> Result<Measured> {
     let (landing, files) = landed(&args.data, args.most)?;
     let lake = open(context, &landing, settings(context, args.threads), false)?;
     let (started, cpu) = (Instant::now(), cpu_seconds());
-    whole(stage_all(&lake, files, lake.settings.threads).await?.0)?;
+    whole(stage_all(&lake, &Producer::Folder(landing.clone()), files, lake.settings.threads).await?.0)?;
     Ok(Measured { stage_s: started.elapsed().as_secs_f64(), stage_cpu_s: cpu_seconds() - cpu, ..Measured::default() })
 }
 
@@ -176,7 +177,7 @@ async fn adopt(context: &Context, args: &ChildArgs) -> Result<Measured> {
     let settings = Settings { adopt_bytes: 1, ..settings(context, args.threads) };
     let lake = open(context, &landing, settings, false)?;
     let (started, cpu) = (Instant::now(), cpu_seconds());
-    whole(stage_all(&lake, files, lake.settings.threads).await?.0)?;
+    whole(stage_all(&lake, &Producer::Folder(landing.clone()), files, lake.settings.threads).await?.0)?;
     let (stage_s, staged_cpu) = (started.elapsed().as_secs_f64(), cpu_seconds());
     let rows = commit_all(&lake).await?;
     Ok(Measured {
@@ -199,7 +200,7 @@ fn place(landing: &Path, count: u64) -> Result<Vec<Bring>> {
     for index in 0..count {
         let (name, to) = (Trips::name(index), folder.join(Trips::name(index)));
         std::fs::write(&to, trips.file(index)).map_err(within)?;
-        files.push(Bring { from: None, to, landed: format!("trips/{name}") });
+        files.push(Bring { from: None, to: Some(to), landed: format!("trips/{name}") });
     }
     Ok(files)
 }
@@ -209,7 +210,7 @@ async fn metadata(context: &Context) -> Result<Measured> {
     let files = place(&landing, METADATA_FILES)?;
     let settings = Settings { adopt_bytes: 1, ..settings(context, None) };
     let lake = open(context, &landing, settings, false)?;
-    whole(stage_all(&lake, files, lake.settings.threads).await?.0)?;
+    whole(stage_all(&lake, &Producer::Folder(landing.clone()), files, lake.settings.threads).await?.0)?;
     let (started, cpu) = (Instant::now(), cpu_seconds());
     let report = commit(&lake, CommitOptions { force: true, deadline: None }).await?;
     let commit_s = started.elapsed().as_secs_f64();
@@ -226,7 +227,7 @@ async fn small(context: &Context) -> Result<Measured> {
     let lake = open(context, &landing, settings(context, None), false)?;
     let mut took = Vec::new();
     for file in files {
-        whole(stage_all(&lake, vec![file], 1).await?.0)?;
+        whole(stage_all(&lake, &Producer::Folder(landing.clone()), vec![file], 1).await?.0)?;
         let started = Instant::now();
         commit(&lake, CommitOptions { force: true, deadline: None }).await?;
         took.push(started.elapsed().as_secs_f64());

@@ -10,7 +10,7 @@ use arrow::array::RecordBatch;
 use super::steps::many;
 use crate::cli::output;
 use crate::cli::quarantine::reason_text;
-use crate::config::Config;
+use crate::config::{Backend, Config};
 use crate::error::{Error, Result};
 use crate::quarantine::Quarantined;
 use crate::render::rows::{table, value_text};
@@ -191,8 +191,19 @@ pub fn next(config: &Config, program: &str, took: Duration) -> String {
             let _ = write!(needed, " {name}={}", folder.display());
         }
     }
+    let in_azurite = config.storage_backend == Backend::Azure;
+    if in_azurite {
+        needed.push_str(" STORAGE_BACKEND=azure QUEUE_BACKEND=azure AzureWebJobsStorage=UseDevelopmentStorage=true");
+    }
     if !needed.is_empty() {
         let _ = writeln!(text, "  export{needed}");
+    }
+    if in_azurite {
+        let _ = writeln!(
+            text,
+            "  {program} {:49} # first, in another terminal: Azurite and the host",
+            "local --storage azurite"
+        );
     }
     for (command, what) in [
         ("status", "what each table holds and what went wrong"),

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::cli::context::Context;
+use crate::cli::host::Storage;
 use crate::config::Config;
 use crate::error::{Error, Result};
 
@@ -64,7 +65,8 @@ pub fn configure(context: &Context, home: &Path) -> Result<Ready> {
         ("ALLUVIUM_SCHEMAS", shown(wrote_schemas, &given.schemas, &given.home.join("schemas"))?),
         ("ALLUVIUM_ROOT", shown(!has_functions, &given.root, &given.home)?),
     ])?;
-    let config = Config::from_env_and([
+    // Whatever account the settings name: made-up data goes to folders, or to an Azurite of the demo's own.
+    let config = Storage::Local.configure(given)?.with([
         ("ALLUVIUM_HOME", text(home)?),
         ("ALLUVIUM_SCHEMAS", text(&schemas)?),
         ("ALLUVIUM_ROOT", text(&root)?),

@@ -1,16 +1,15 @@
 //! The steps of the demo. Each does one thing through the host and shows what came of it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::{Duration, Instant};
 
 use super::look::{self, Day};
-use crate::app;
+use crate::app::{self, Backends};
 use crate::cli::context::Context;
 use crate::cli::output;
+use crate::cli::producer::Producer;
 use crate::cli::sql::{Engine, Pin, Pins};
 use crate::error::{Error, Result};
-use crate::event::Scope;
 use crate::generate::Trips;
 use crate::layout;
 use crate::local::{LocalHost, LocalOptions, Port};
@@ -38,6 +37,7 @@ const LATE_DAY: u64 = 1;
 /// A running demo.
 pub struct Show {
     context: Context,
+    producer: Producer,
     trips: Trips,
     lake: Lake,
     host: LocalHost,
@@ -53,6 +53,7 @@ impl Show {
     pub async fn begin(context: Context, trips: Trips, workers: usize) -> Result<Self> {
         let started = Instant::now();
         let lake = context.lake()?;
+        let producer = Producer::open(&Backends::open(&context.config, std::sync::Arc::clone(&context.clock))?)?;
         let options = LocalOptions {
             port: Port::None,
             workers: Some(workers),
@@ -66,7 +67,7 @@ impl Show {
             "host",
             &format!("started in {took}: {workers} workers; handlers in a process of their own, called over HTTP"),
         ))?;
-        Ok(Self { context, trips, lake, host, before_late: 0 })
+        Ok(Self { context, producer, trips, lake, host, before_late: 0 })
     }
 
     /// Trips files land, are staged, committed, and move through the layers.
@@ -74,18 +75,16 @@ impl Show {
     /// # Errors
     /// A file cannot be written, or the host failed.
     pub async fn files(&mut self) -> Result<()> {
-        let landing = self.context.config.landing_folder().join("trips");
-        fs::create_dir_all(&landing).map_err(|error| Error::from(error).within(landing.display()))?;
         let mut bytes = 0;
         let mut made = Vec::new();
         for index in 0..self.trips.files {
             let content = self.trips.file(index);
             bytes += content.len() as u64;
-            made.push(self.place(&Trips::name(index), &content)?);
+            made.push(self.producer.prepare(&format!("trips/{}", Trips::name(index)), content.into_bytes())?);
         }
         let started = Instant::now();
-        for (temporary, place) in made {
-            fs::rename(&temporary, &place).map_err(|error| Error::from(error).within(place.display()))?;
+        for file in made {
+            self.producer.land(file).await?;
         }
         self.settle().await?;
         let took = started.elapsed();
@@ -106,9 +105,9 @@ impl Show {
     pub async fn redelivery(&mut self) -> Result<()> {
         let before = self.state().await?;
         let landed: Vec<_> = self.lake.landing.list().try_collect().await?;
-        let queue = app::open_queue(&self.context.config, std::sync::Arc::clone(&self.context.clock));
+        let backends = Backends::open(&self.context.config, std::sync::Arc::clone(&self.context.clock))?;
         let (name, clock) = (&self.context.config.queue_name, &*self.context.clock);
-        app::announce(&queue, name, &landed, &Scope::local(), clock).await?;
+        app::announce(&backends.queue(), name, &landed, &backends.scope(), clock).await?;
         self.settle().await?;
         if self.state().await? != before {
             return Err(Error::internal("a second delivery changed a table"));
@@ -209,16 +208,9 @@ impl Show {
         self.host.stop().await
     }
 
-    fn place(&self, name: &str, content: &str) -> Result<(std::path::PathBuf, std::path::PathBuf)> {
-        let folder = self.context.config.landing_folder().join("trips");
-        let temporary = folder.join(format!(".{name}.tmp"));
-        fs::write(&temporary, content).map_err(|error| Error::from(error).within(temporary.display()))?;
-        Ok((temporary, folder.join(name)))
-    }
-
     async fn land(&self, name: &str, content: &str) -> Result<()> {
-        let (temporary, place) = self.place(name, content)?;
-        fs::rename(&temporary, &place).map_err(|error| Error::from(error).within(place.display()))?;
+        let file = self.producer.prepare(&format!("trips/{name}"), content.as_bytes().to_vec())?;
+        self.producer.land(file).await?;
         self.settle().await
     }
 

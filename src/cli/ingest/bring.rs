@@ -16,8 +16,8 @@ pub const NOT_DATA: &str = "by its name it is no data, or not finished";
 pub struct Bring {
     /// Where it is now; none when it is in the landing zone already.
     pub from: Option<PathBuf>,
-    /// Where it goes.
-    pub to: PathBuf,
+    /// Where it goes; none when the landing zone is a container.
+    pub to: Option<PathBuf>,
     /// The path below the landing zone, with `/`.
     pub landed: String,
 }
@@ -50,13 +50,19 @@ fn literal_folder(glob: &str) -> String {
     literal.copied().collect::<Vec<_>>().join("/")
 }
 
-/// Finds all files of `paths` and says where each goes. `target` is a folder below the landing zone.
+/// Finds all files of `paths` and says where each goes. `landing` is the landing folder; without one the landing zone is a
+/// container, and every file is brought there. `target` is a folder below the landing zone.
 ///
 /// # Errors
 /// A path is not there, cannot be read or is not UTF-8; two files would go to the same place.
-pub fn plan(paths: &[PathBuf], landing: &Path, target: Option<&str>) -> Result<Brought> {
-    fs::create_dir_all(landing).map_err(|error| Error::from(error).within(landing.display()))?;
-    let landing = landing.canonicalize().map_err(|error| Error::from(error).within(landing.display()))?;
+pub fn plan(paths: &[PathBuf], landing: Option<&Path>, target: Option<&str>) -> Result<Brought> {
+    let made = |landing: &Path| -> Result<PathBuf> {
+        let within = |error: std::io::Error| Error::from(error).within(landing.display());
+        fs::create_dir_all(landing).map_err(within)?;
+        landing.canonicalize().map_err(within)
+    };
+    let landing = landing.map(made).transpose()?;
+    let landing = landing.as_deref();
     let mut brought = Brought::default();
     for path in paths {
         let found = path.canonicalize().map_err(|error| Error::from(error).within(path.display()))?;
@@ -66,19 +72,19 @@ pub fn plan(paths: &[PathBuf], landing: &Path, target: Option<&str>) -> Result<B
         let folder = target.map_or(own_name, PathBuf::from);
         let mut files = Vec::new();
         if is_folder {
-            walk(&found, &landing, &mut files, &mut brought.skipped)?;
+            walk(&found, landing, &mut files, &mut brought.skipped)?;
         } else if is_in_the_making(&found) {
             brought.skipped.push(found.clone());
         } else {
             files.push(found.clone());
         }
         for file in files {
-            let below = match file.strip_prefix(&landing) {
-                Ok(inside) => inside.to_owned(),
-                Err(_) => folder.join(file.strip_prefix(base).unwrap_or(&file)),
+            let below = match landing.and_then(|landing| file.strip_prefix(landing).ok()) {
+                Some(inside) => inside.to_owned(),
+                None => folder.join(file.strip_prefix(base).unwrap_or(&file)),
             };
-            let to = landing.join(&below);
-            let from = (file != to).then_some(file);
+            let to = landing.map(|landing| landing.join(&below));
+            let from = (to.as_ref() != Some(&file)).then_some(file);
             brought.files.push(Bring { from, landed: slashed(&below)?, to });
         }
     }
@@ -99,7 +105,7 @@ pub fn plan(paths: &[PathBuf], landing: &Path, target: Option<&str>) -> Result<B
 }
 
 /// All files below a folder. The landing zone within a folder that is not it is left out: its files are not foreign.
-fn walk(folder: &Path, landing: &Path, files: &mut Vec<PathBuf>, skipped: &mut Vec<PathBuf>) -> Result<()> {
+fn walk(folder: &Path, landing: Option<&Path>, files: &mut Vec<PathBuf>, skipped: &mut Vec<PathBuf>) -> Result<()> {
     let within = |error: std::io::Error| Error::from(error).within(folder.display());
     for entry in fs::read_dir(folder).map_err(within)? {
         let path = entry.map_err(within)?.path();
@@ -116,7 +122,8 @@ fn walk(folder: &Path, landing: &Path, files: &mut Vec<PathBuf>, skipped: &mut V
         if meta.is_dir() {
             let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(['_', '.']));
             let real = path.canonicalize().map_err(within)?;
-            if !is_hidden && (real != landing || folder.starts_with(landing)) {
+            let is_landing = landing.is_some_and(|landing| real == landing && !folder.starts_with(landing));
+            if !is_hidden && !is_landing {
                 walk(&path, landing, files, skipped)?;
             }
         } else if is_in_the_making(&path) {
@@ -157,21 +164,21 @@ impl Bring {
     /// # Errors
     /// The file cannot be read, or the landing zone not be written.
     pub fn copy(&self) -> Result<u64> {
-        let Some(from) = &self.from else { return Ok(0) };
+        let (Some(from), Some(to)) = (&self.from, &self.to) else { return Ok(0) };
         let reading = |error: std::io::Error| Error::from(error).within(from.display());
-        if same_content(from, &self.to).map_err(reading)? {
+        if same_content(from, to).map_err(reading)? {
             return Ok(0);
         }
-        let writing = |error: std::io::Error| Error::from(error).within(self.to.display());
-        let folder = self.to.parent().unwrap_or(&self.to);
+        let writing = |error: std::io::Error| Error::from(error).within(to.display());
+        let folder = to.parent().unwrap_or(to);
         fs::create_dir_all(folder).map_err(writing)?;
-        let name = self.to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let temporary = folder.join(format!(".{name}.{}.tmp", std::process::id()));
-        let copied = fs::copy(from, &temporary).and_then(|bytes| fs::rename(&temporary, &self.to).map(|()| bytes));
+        let copied = fs::copy(from, &temporary).and_then(|bytes| fs::rename(&temporary, to).map(|()| bytes));
         copied.map_err(|error| {
             // Half a copy is of no use to anybody; that it cannot be removed changes nothing.
             let _ = fs::remove_file(&temporary);
-            Error::from(error).within(format!("copying {} to {}", from.display(), self.to.display()))
+            Error::from(error).within(format!("copying {} to {}", from.display(), to.display()))
         })
     }
 }
@@ -227,16 +234,16 @@ mod tests {
         for name in ["a.csv", "deep/b.csv", "_SUCCESS", ".hidden", "c.csv.tmp"] {
             fs::write(source.join(name), name).unwrap();
         }
-        let brought = plan(std::slice::from_ref(&source), &landing, Some("trips")).unwrap();
+        let brought = plan(std::slice::from_ref(&source), Some(&landing), Some("trips")).unwrap();
         assert_eq!(landed(&brought), ["trips/a.csv", "trips/deep/b.csv"]);
         assert_eq!(brought.skipped.len(), 3);
-        let brought = plan(&[source.join("a.csv"), source.clone()], &landing, None).unwrap();
+        let brought = plan(&[source.join("a.csv"), source.clone()], Some(&landing), None).unwrap();
         assert_eq!(landed(&brought), ["march/a.csv", "march/deep/b.csv"]);
         // What is in the landing zone is taken as it is, whatever the table.
         for file in &brought.files {
             file.copy().unwrap();
         }
-        let brought = plan(&[landing.join("march")], &landing, Some("trips")).unwrap();
+        let brought = plan(&[landing.join("march")], Some(&landing), Some("trips")).unwrap();
         assert_eq!(landed(&brought), ["march/a.csv", "march/deep/b.csv"]);
         assert!(brought.files.iter().all(|file| file.from.is_none()));
     }
@@ -269,9 +276,9 @@ mod tests {
             fs::write(dir.path().join(folder).join("a.csv"), folder).unwrap();
         }
         let paths = [dir.path().join("x"), dir.path().join("y")];
-        let error = plan(&paths, &dir.path().join("landing"), Some("t")).unwrap_err();
+        let error = plan(&paths, Some(&dir.path().join("landing")), Some("t")).unwrap_err();
         assert!(error.to_string().starts_with("two files would both land at t/a.csv"), "{error}");
-        assert!(plan(&[dir.path().join("nowhere")], &dir.path().join("landing"), None).is_err());
+        assert!(plan(&[dir.path().join("nowhere")], Some(&dir.path().join("landing")), None).is_err());
     }
 
     #[test]
@@ -279,7 +286,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("a.csv"), dir.path().join("landing/t/a.csv"));
         fs::write(&from, "one").unwrap();
-        let file = Bring { from: Some(from.clone()), to: to.clone(), landed: "t/a.csv".to_owned() };
+        let file = Bring { from: Some(from.clone()), to: Some(to.clone()), landed: "t/a.csv".to_owned() };
         assert_eq!(file.copy().unwrap(), 3);
         let before = fs::metadata(&to).unwrap().modified().unwrap();
         assert_eq!(file.copy().unwrap(), 0);

@@ -1,10 +1,12 @@
 //! What the tests share: a lake in a temporary folder, files dropped into it, tables read back as sorted text rows.
 
+pub mod azurite;
 pub mod chance;
 pub mod changes;
 pub mod contracts;
 pub mod faults;
 pub mod functions_host;
+pub mod place;
 pub mod program;
 pub mod python;
 pub mod rows;

@@ -1,0 +1,88 @@
+//! What must be right in a storage account: that it answers, that containers and queues are there and may be used.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+
+use super::Check;
+use crate::app::Backends;
+use crate::clock::{Clock as _, SystemClock};
+use crate::config::{Backend, Config};
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout;
+use crate::queue::{Queue, poison};
+use crate::store::Put;
+
+/// An account that does not answer within this does not answer a person.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Looks at the account, as far as the backends need it. Writes and deletes one empty object in the lake's container.
+pub(super) async fn examine(config: &Config) -> Vec<Check> {
+    let backends = match Backends::open(config, std::sync::Arc::new(SystemClock)) {
+        Ok(backends) => backends,
+        Err(error) => return vec![Check::of_error("storage account", &error)],
+    };
+    let Some(account) = backends.account() else { return Vec::new() };
+    let mut checks = vec![Check::ok("storage account", format!("{}, by {}", account.name(), account.access_name()))];
+    if config.storage_backend == Backend::Azure {
+        let (landing, lake) = (&config.azure.landing_container, &config.azure.lake_container);
+        checks.push(
+            told("landing zone", landing, "can be listed", "AZURE_LANDING_CONTAINER", landing_zone(&backends)).await,
+        );
+        checks.push(told("lake", lake, "can be written", "AZURE_STORAGE_CONTAINER", lake_container(&backends)).await);
+    }
+    if let Queue::Azure(queues) = backends.queue() {
+        for name in [config.queue_name.clone(), poison(&config.queue_name)] {
+            let label = format!("queue {name} exists");
+            checks.push(match in_time(queues.exists(&name)).await {
+                Ok(true) => Check::ok(label, "yes"),
+                Ok(false) => Check::warn(
+                    label,
+                    "no",
+                    format!("create it: az storage queue create --name {name}; the first message would create it too"),
+                ),
+                Err(error) => Check::of_error(label, &error),
+            });
+        }
+    }
+    checks
+}
+
+async fn told(
+    what: &str,
+    container: &str,
+    well: &str,
+    variable: &str,
+    look: impl Future<Output = Result<()>>,
+) -> Check {
+    match in_time(look).await {
+        Ok(()) => Check::ok(what, format!("container {container} {well}")),
+        Err(error) if error.kind() == ErrorKind::NotFound => Check::fail(
+            what,
+            format!("there is no container {container}"),
+            format!("create it: az storage container create --name {container}; or set {variable} to another"),
+        ),
+        Err(error) => Check::of_error(what, &error),
+    }
+}
+
+async fn in_time<T>(look: impl Future<Output = Result<T>>) -> Result<T> {
+    let outcome = tokio::time::timeout(PATIENCE, look).await;
+    outcome.unwrap_or_else(|_| {
+        Err(Error::unavailable(format!("no answer within {} s", PATIENCE.as_secs()))
+            .remedy("see that the account's endpoint can be reached from here, and that its name is right"))
+    })
+}
+
+async fn landing_zone(backends: &Backends) -> Result<()> {
+    backends.landing()?.list().next().await.transpose().map(drop)
+}
+
+async fn lake_container(backends: &Backends) -> Result<()> {
+    let store = backends.store()?;
+    let probe = format!("{}/probe-{}", layout::INTERNAL, SystemClock.fresh());
+    match store.put_if_absent(&probe, Vec::new()).await? {
+        Put::Created | Put::Exists => store.delete(&[probe]).await,
+        Put::Unknown(error) => Err(error),
+    }
+}
