@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::secret::without_signatures;
+
 /// What kind of trouble an [`Error`] is. A kind exists only where some caller acts differently on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -168,12 +170,13 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        f.write_str(&without_signatures(&self.message))?;
         let mut cause: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(self);
         while let Some(error) = cause {
             let text = error.to_string();
             if !self.message.contains(&text) {
-                write!(f, ": {}", text.replace('\n', " "))?;
+                // Other people's errors show the URLs of their requests.
+                write!(f, ": {}", without_signatures(&text.replace('\n', " ")))?;
             }
             cause = error.source();
         }

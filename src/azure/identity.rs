@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::secret::Secret;
 
 /// What tokens are for.
-const SCOPE: &str = "https://storage.azure.com/.default";
+pub(super) const SCOPE: &str = "https://storage.azure.com/.default";
 
 /// A token is replaced this long before it expires: every retry of a request must still be good.
 const RENEWED_BEFORE: chrono::TimeDelta = chrono::TimeDelta::minutes(5);

@@ -21,7 +21,7 @@ use url::Url;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::secret::Secret;
+use crate::secret::{Secret, without_signatures};
 use connection::Connection;
 use identity::Login;
 
@@ -210,7 +210,7 @@ pub fn trouble(what: &str, error: &azure_core::Error) -> Error {
         }
         cause = error.source();
     }
-    let error = Error::new(kind, format!("{what}: {}", sas::without_signatures(&text.replace('\n', " "))));
+    let error = Error::new(kind, format!("{what}: {}", without_signatures(&text.replace('\n', " "))));
     match kind {
         ErrorKind::Denied => error.remedy(DENIED),
         ErrorKind::Unavailable => {

@@ -125,19 +125,3 @@ async fn go_on(ctx: &Context<'_>, request: &mut Request, next: &[Arc<dyn Policy>
         None => Err(azure_core::Error::with_message(azure_core::error::ErrorKind::Other, "no transport")),
     }
 }
-
-/// The text with every signature in it taken out.
-#[must_use]
-pub fn without_signatures(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find("sig=") {
-        let (before, found) = rest.split_at(at + "sig=".len());
-        out.push_str(before);
-        out.push_str("***");
-        let end = found.find(|c: char| c == '&' || c == '"' || c == '\'' || c == ')' || c.is_whitespace());
-        rest = &found[end.unwrap_or(found.len())..];
-    }
-    out.push_str(rest);
-    out
-}

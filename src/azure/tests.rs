@@ -132,7 +132,7 @@ fn the_identity_is_the_one_whose_settings_are_there() {
 }
 
 #[test]
-fn signatures_are_made_for_a_while_and_taken_out_of_texts() {
+fn signatures_are_made_for_a_while() {
     let now = "2026-01-15T10:00:00Z".parse().unwrap();
     let clock = ManualClock::new(now, 1);
     let pairs = sas::sign("lake", &Secret::new(KEY), clock.now()).unwrap();
@@ -140,14 +140,6 @@ fn signatures_are_made_for_a_while_and_taken_out_of_texts() {
     assert_eq!((value("st"), value("se")), (Some("2026-01-15T09:45:00Z"), Some("2026-01-15T10:15:00Z")));
     assert_eq!(value("sig").map(str::len), Some(44), "32 bytes in base64");
     assert_ne!(pairs, sas::sign("lakf", &Secret::new(KEY), clock.now()).unwrap());
-    for (text, clean) in [
-        ("GET https://a/q?sig=ab%2B%3D&se=1 failed", "GET https://a/q?sig=***&se=1 failed"),
-        ("(https://a/q?se=1&sig=ab) and \"?sig=cd\"", "(https://a/q?se=1&sig=***) and \"?sig=***\""),
-        ("nothing of the kind", "nothing of the kind"),
-        ("sig=", "sig=***"),
-    ] {
-        assert_eq!(sas::without_signatures(text), clean);
-    }
     let given = Secret::new("?sv=2024-01-01&sig=a%2Bb%3D");
     assert_eq!(sas::pairs(&given)[1], ("sig".to_owned(), "a+b=".to_owned()));
 }

@@ -17,8 +17,11 @@ use crate::landing::Landing;
 use crate::manifest::FileVersion;
 use crate::queue::Queue;
 
-/// Listing may take this part of one core at most.
+/// Listing may take this part of one core at most ...
 const IDLE_PER_LISTING: u32 = 20;
+
+/// ... but a listing that took long because its storage did not answer is not waited out.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How far the watching has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,7 +60,7 @@ impl Watcher {
         while !stop.is_cancelled() {
             let begun = tokio::time::Instant::now();
             self.look(&mut known).await;
-            let pause = shortest.max(begun.elapsed() * IDLE_PER_LISTING);
+            let pause = shortest.max((begun.elapsed() * IDLE_PER_LISTING).min(LONGEST_PAUSE));
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = stop.cancelled() => {}

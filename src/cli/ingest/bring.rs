@@ -261,7 +261,7 @@ mod tests {
             std::os::unix::fs::symlink(target, source.join(name)).unwrap();
         }
         std::os::unix::fs::symlink("nowhere", source.join("broken.csv")).unwrap();
-        let brought = plan(std::slice::from_ref(&source), &dir.path().join("landing"), Some("trips")).unwrap();
+        let brought = plan(std::slice::from_ref(&source), Some(&dir.path().join("landing")), Some("trips")).unwrap();
         assert_eq!(landed(&brought), ["trips/a.csv", "trips/file.csv"]);
         let mut skipped: Vec<_> = brought.skipped.iter().filter_map(|path| path.file_name()?.to_str()).collect();
         skipped.sort_unstable();
