@@ -154,6 +154,7 @@ async fn look(
         }
     };
     if manifest.table_id != table_id {
+        rename(lake, table_id, &manifest).await?;
         // Staged for a table of that name that was dropped: its files are missing for the new one, reconcile finds them.
         tracing::warn!(%path, "manifest of a table that is no more, removed");
         lake.store.delete(&[path]).await?;
@@ -262,6 +263,16 @@ fn source_of(manifest: Manifest) -> Option<FileVersion> {
         BatchSource::File(version) if manifest.redrive.is_none() => Some(version),
         _ => None,
     }
+}
+
+/// A piece of a stream that was staged for a table of that name which was dropped: nobody delivers it again, so it is staged
+/// for the table that has the name now.
+async fn rename(lake: &Lake, table_id: &str, manifest: &Manifest) -> Result<()> {
+    let Some(range) = manifest.source.range() else { return Ok(()) };
+    let StreamRange { topic, epoch, partition, first, last, .. } = range;
+    let batch_id = BatchId::of_range(table_id, topic, epoch.as_deref(), *partition, (*first, *last));
+    let renamed = Manifest { table_id: table_id.to_owned(), batch_id, generation: 0, ..manifest.clone() };
+    staging::put_manifest(lake, &renamed).await
 }
 
 /// Whether a batch failed under the present contract, by the ledger or by a note on its way there.

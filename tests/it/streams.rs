@@ -293,6 +293,22 @@ async fn another_incarnation_of_a_topic_begins_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_staged_for_a_dropped_table_is_staged_for_the_new_one() {
+    let mut lake = TestLake::new(changes::ALL);
+    let stream = streams(12, 20).remove(0);
+    deliver(&lake.lake, piece(&stream[..8]), KeyOf::Record).await.unwrap();
+    lake.settle().await;
+    deliver(&lake.lake, piece(&stream[8..14]), KeyOf::Record).await.unwrap();
+    std::fs::remove_dir_all(lake.folder("bronze/shop")).unwrap();
+    lake.redeploy(changes::ALL);
+    deliver(&lake.lake, piece(&stream[12..20]), KeyOf::Record).await.unwrap();
+    lake.settle().await;
+    let mut expected: Vec<String> = stream[8..].iter().map(Record::line).collect();
+    expected.sort();
+    assert_eq!(rows::events(&lake.lake, "bronze/shop").await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_nobody_takes_is_refused_and_its_neighbours_are_taken() {
     let lake = TestLake::new(changes::ALL);
     let stream = streams(8, 6).remove(0);

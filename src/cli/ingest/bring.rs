@@ -40,6 +40,10 @@ pub fn folder_of(contract: &Contract) -> Result<String> {
         return Err(Error::invalid(format!("{} is not fed by files", contract.table))
             .remedy("name the table that takes them; what is derived from it follows by itself"));
     };
+    if source.path.is_empty() {
+        return Err(Error::invalid(format!("{} takes no files: its events come from topics", contract.table))
+            .remedy("add `path` to its `source`"));
+    }
     Ok(literal_folder(&source.path))
 }
 
