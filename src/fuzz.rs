@@ -109,12 +109,14 @@ impl Read for Steps {
 }
 
 fn any_size(contract: &Arc<Contract>, source: &Source, content: &[u8], sizes: u8) -> Finding {
-    let whole = decoded(contract, source, content, 1 << 20, &Options::default())?;
+    let judge = Judge::new(contract).map_err(|error| error.describe())?;
+    let decoded = |step, options: &Options| decoded(contract, source, content, step, options, &judge);
+    let whole = decoded(1 << 20, &Options::default())?;
     let (step, small) = (1 + usize::from(sizes & 15), 1 + usize::from(sizes >> 4));
     for (step, chunk_rows, chunk_bytes) in [(step, small, 1 << 20), (1 << 20, 16_384, small * 7), (step, small, small)]
     {
         let options = Options { chunk_rows, chunk_bytes, ..Options::default() };
-        let parts = decoded(contract, source, content, step, &options)?;
+        let parts = decoded(step, &options)?;
         if parts != whole {
             return Err(format!(
                 "reads of {step} bytes and chunks of {chunk_rows} records or {chunk_bytes} bytes give\n{parts:#?}\nbut the whole gives\n{whole:#?}"
@@ -124,19 +126,20 @@ fn any_size(contract: &Arc<Contract>, source: &Source, content: &[u8], sizes: u8
     Ok(())
 }
 
-/// Everything that a file gives, one line a record; the lines of a refused file are its rule and reason alone.
+/// Everything that a file gives, one line a record. Of a refused file only that it is refused: one that has two faults may
+/// be refused for either, because how far is read ahead depends on the sizes.
 fn decoded(
     contract: &Arc<Contract>,
     source: &Source,
     content: &[u8],
     step: usize,
     options: &Options,
+    judge: &Judge,
 ) -> Result<Vec<String>, String> {
-    let judge = Judge::new(contract).map_err(|error| error.describe())?;
     let options = Options { raw_columns: judge.raw_columns(), ..options.clone() };
     let reader = Box::new(Steps { content: Cursor::new(content.to_vec()), step });
     let refused = |error: DecodeError| match error {
-        DecodeError::Refused(refusal) => Ok(vec![format!("refused: {refusal}")]),
+        DecodeError::Refused(_) => Ok(vec!["refused".to_owned()]),
         DecodeError::Read(error) => Err(format!("a file in memory could not be read: {}", error.describe())),
     };
     let mut decoder = match decode::open(contract, source, reader, &options) {

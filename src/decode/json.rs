@@ -45,6 +45,7 @@ pub(super) fn open(
         options: options.clone(),
         added: Added::new(&contract.columns),
         seen: 0,
+        stopped: None,
     }))
 }
 
@@ -58,17 +59,30 @@ struct JsonDecoder {
     added: Added,
     /// Records so far.
     seen: i64,
+    /// What stopped the reading behind the records that were given last.
+    stopped: Option<DecodeError>,
 }
 
 impl Decoder for JsonDecoder {
     fn next_chunk(&mut self) -> Result<Option<Chunk>, DecodeError> {
+        if let Some(error) = self.stopped.take() {
+            return Err(error);
+        }
         let mut buffer = Vec::new();
         let mut spans = Vec::new();
         while spans.len() < self.options.chunk_rows.max(1)
             && (spans.is_empty() || buffer.len() < self.options.chunk_bytes)
         {
-            let Some(span) = self.records.next(&mut buffer)? else { break };
-            spans.push(span);
+            match self.records.next(&mut buffer) {
+                Ok(Some(span)) => spans.push(span),
+                Ok(None) => break,
+                Err(error) if spans.is_empty() => return Err(error),
+                // The records before it come first: of two faults of a file the first one counts, for any size of chunks.
+                Err(error) => {
+                    self.stopped = Some(error);
+                    break;
+                }
+            }
         }
         if spans.is_empty() {
             return Ok(None);

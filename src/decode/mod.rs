@@ -201,7 +201,7 @@ impl Options {
         let share = |part: u64, most: usize| usize::try_from(memory / part).unwrap_or(usize::MAX).min(most);
         let window = share(4, 1 << default.zstd_window_log).max(1).ilog2();
         Self {
-            chunk_bytes: share(32, default.chunk_bytes).max(LEAST),
+            chunk_bytes: share(64, default.chunk_bytes).max(LEAST),
             record_limit: share(8, default.record_limit).max(LEAST),
             zstd_window_log: window.max(LEAST_WINDOW_LOG),
             ..default

@@ -108,7 +108,7 @@ async fn write_share(
 ) -> Result<Vec<DataFile>, Failure> {
     let options = WriterOptions {
         target_bytes: lake.settings.target_file_bytes,
-        memory_bytes: lake.settings.memory_bytes / (2 * writers as u64),
+        memory_bytes: lake.settings.memory_bytes / (4 * writers as u64),
     };
     let (folder, partition_by) = (snapshot.folder(), snapshot.partition_by());
     let mut writer =

@@ -188,7 +188,7 @@ fn limits_follow_memory() {
         let options = Options::within(memory);
         (options.chunk_bytes, options.record_limit, options.zstd_window_log)
     };
-    assert_eq!(limits(64 << 20), (2 << 20, 8 << 20, 24));
+    assert_eq!(limits(64 << 20), (1 << 20, 8 << 20, 24));
     assert_eq!(limits(512 << 20), (4 << 20, 64 << 20, 27));
     assert_eq!(limits(u64::MAX), (4 << 20, 256 << 20, 27));
     assert_eq!(limits(1), (64 << 10, 64 << 10, 23));

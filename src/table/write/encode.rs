@@ -23,7 +23,7 @@ use crate::table::schema::file_schema;
 use crate::table::stats::{FloatBounds, file_stats};
 
 /// Encoded bytes of a file that are handed over at once.
-const PIECE_BYTES: usize = 8 << 20;
+const PIECE_BYTES: u64 = 8 << 20;
 
 /// Rows of a partitioned table are collected up to this many before they are split, so that each file gets runs of rows.
 const COLLECT_ROWS: usize = 128 << 10;
@@ -33,7 +33,7 @@ const ROW_GROUP_BYTES: u64 = 32 << 20;
 
 /// A file is closed at this many chunks of columns: what is known of them is held until the footer is written, and a wide
 /// table has thousands in each row group.
-const MOST_CHUNKS: usize = 20_000;
+const MOST_CHUNKS: usize = 10_000;
 
 /// Encoded bytes of a file, in order.
 pub(super) struct Piece {
@@ -166,7 +166,7 @@ impl Encoder {
             pieces.push(self.close(file)?);
             return Ok(());
         }
-        if buffered(&file) >= PIECE_BYTES {
+        if buffered(&file) as u64 >= PIECE_BYTES.min(self.options.memory_bytes / 4) {
             pieces.push(hand_over(&mut file)?);
         }
         self.open.insert(key, file);
