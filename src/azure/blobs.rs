@@ -67,7 +67,10 @@ impl Account {
             }
         };
         let inner = builder.build().map_err(|error| Error::from(error).within(format!("container {name}")))?;
-        Ok(Blobs { inner: Arc::new(inner), url: below(&self.blobs, name)?, pipeline: Arc::new(self.pipeline()) })
+        // The errors of the requests that delete many show their URL, and a signature is in the URL.
+        let in_batches = !matches!(self.access, Access::Sas(_));
+        let (url, pipeline) = (below(&self.blobs, name)?, Arc::new(self.pipeline()));
+        Ok(Blobs { inner: Arc::new(inner), url, pipeline, in_batches })
     }
 
     /// The address by which a container's root is known, ending in `/`.
@@ -113,12 +116,13 @@ impl Account {
 }
 
 /// A container's blobs: `object_store`'s, but for deleting. Its requests that delete many at once are not taken by every
-/// account (nor by Azurite with a signature); what they do not do is done one by one.
+/// account, nor ever made with a signature; what they do not do is done one by one.
 #[derive(Debug, Clone)]
 pub struct Blobs {
     inner: Arc<MicrosoftAzure>,
     url: Url,
     pipeline: Arc<Pipeline>,
+    in_batches: bool,
 }
 
 impl std::fmt::Display for Blobs {
@@ -129,11 +133,13 @@ impl std::fmt::Display for Blobs {
 
 impl Blobs {
     async fn delete_all(&self, paths: Vec<Path>) -> Vec<StoreResult<Path>> {
-        let named = futures::stream::iter(paths.clone().into_iter().map(Ok)).boxed();
-        let outcomes: Vec<StoreResult<Path>> = self.inner.delete_stream(named).collect().await;
-        let is_done = |outcome: &StoreResult<Path>| matches!(outcome, Ok(_) | Err(StoreError::NotFound { .. }));
-        if outcomes.len() == paths.len() && outcomes.iter().all(is_done) {
-            return outcomes;
+        if self.in_batches {
+            let named = futures::stream::iter(paths.clone().into_iter().map(Ok)).boxed();
+            let outcomes: Vec<StoreResult<Path>> = self.inner.delete_stream(named).collect().await;
+            let is_done = |outcome: &StoreResult<Path>| matches!(outcome, Ok(_) | Err(StoreError::NotFound { .. }));
+            if outcomes.len() == paths.len() && outcomes.iter().all(is_done) {
+                return outcomes;
+            }
         }
         futures::stream::iter(paths).map(|path| self.delete_one(path)).buffered(DELETING).collect().await
     }

@@ -31,8 +31,9 @@ pub struct Azurite {
     blob_port: u16,
     queue_port: u16,
     folder: Option<PathBuf>,
-    _own: Option<tempfile::TempDir>,
     running: Mutex<Option<Running>>,
+    // Goes after what writes into it.
+    _own: Option<tempfile::TempDir>,
 }
 
 enum Running {
