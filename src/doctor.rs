@@ -1,5 +1,6 @@
 //! Looks at everything that must be right before the main job can run, and says how to make it right.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Serialize;
@@ -82,7 +83,7 @@ pub async fn examine(config: &Config) -> Vec<Check> {
     }
     checks.extend(azure::examine(config).await);
     checks.extend(contracts(config));
-    checks.push(functions(config));
+    checks.extend(functions(config));
     checks.extend(queues(config).await);
     checks
 }
@@ -151,7 +152,7 @@ fn contracts(config: &Config) -> Vec<Check> {
     }
 }
 
-fn functions(config: &Config) -> Check {
+fn functions(config: &Config) -> Vec<Check> {
     match read_functions(&config.root, &|name| config.lookup(name)) {
         Ok((functions, _)) => {
             let shown = functions.iter().map(|function| match &function.trigger {
@@ -160,10 +161,42 @@ fn functions(config: &Config) -> Check {
                 }
                 _ => function.name.clone(),
             });
-            Check::ok("functions", shown.collect::<Vec<_>>().join(", "))
+            let mut checks = vec![Check::ok("functions", shown.collect::<Vec<_>>().join(", "))];
+            let connections: BTreeSet<&str> =
+                functions.iter().filter_map(|function| connection(&function.trigger)).collect();
+            checks.extend(connections.into_iter().filter_map(|connection| led_to_the_queues(config, connection)));
+            checks
         }
-        Err(error) => Check::of_error("functions", &error),
+        Err(error) => vec![Check::of_error("functions", &error)],
     }
+}
+
+const fn connection(trigger: &Trigger) -> Option<&str> {
+    match trigger {
+        Trigger::Queue { connection, .. } => Some(connection.as_str()),
+        _ => None,
+    }
+}
+
+/// Whether the Functions host looks for messages where this program puts them. Without a host it needs no address.
+fn led_to_the_queues(config: &Config, connection: &str) -> Option<Check> {
+    if config.queue_backend != Backend::Azure || config.lookup(connection).is_some() {
+        return None;
+    }
+    let name = format!("{connection}__queueServiceUri");
+    let ours = config.queue_service();
+    let shown = ours.as_deref().unwrap_or("the address of the account's queues");
+    let same =
+        |given: &str| ours.as_deref().is_some_and(|ours| ours.trim_end_matches('/') == given.trim_end_matches('/'));
+    Some(match config.lookup(&name) {
+        None => Check::ok(name, format!("not set; a function app needs it: {shown}")),
+        Some(given) if same(&given) => Check::ok(name, given),
+        Some(given) => Check::fail(
+            name.clone(),
+            format!("{given}, but the queues are at {shown}"),
+            format!("set {name} and AZURE_QUEUE_ACCOUNT_URL to the same address"),
+        ),
+    })
 }
 
 async fn queues(config: &Config) -> Vec<Check> {
@@ -228,6 +261,33 @@ mod tests {
         let contracts = find(&checks, "contracts");
         assert_eq!(contracts.level, Level::Fail);
         assert!(contracts.remedy.as_ref().unwrap().contains("ALLUVIUM_SCHEMAS"));
+    }
+
+    #[test]
+    fn the_host_must_look_for_messages_where_we_put_them() {
+        let home = tempfile::tempdir().unwrap();
+        let url = "https://acct.queue.core.windows.net";
+        let (ours, theirs) = ("AZURE_STORAGE_ACCOUNT", "LakeQueue__queueServiceUri");
+        for (pairs, level) in [
+            (vec![], None),
+            (vec![("QUEUE_BACKEND", "azure"), (ours, "acct")], Some(Level::Ok)),
+            (vec![("QUEUE_BACKEND", "azure"), (ours, "acct"), (theirs, url)], Some(Level::Ok)),
+            (vec![("QUEUE_BACKEND", "azure"), (ours, "other"), (theirs, url)], Some(Level::Fail)),
+            (
+                vec![
+                    ("QUEUE_BACKEND", "azure"),
+                    ("AZURE_QUEUE_ACCOUNT_URL", "https://q.example/"),
+                    (theirs, "https://q.example"),
+                ],
+                Some(Level::Ok),
+            ),
+            (vec![("QUEUE_BACKEND", "azure"), (theirs, url)], Some(Level::Fail)),
+            (vec![("QUEUE_BACKEND", "azure"), ("LakeQueue", "UseDevelopmentStorage=true")], None),
+        ] {
+            let checks = functions(&config(home.path(), &pairs));
+            let found = checks.iter().find(|check| check.name == theirs).map(|check| check.level);
+            assert_eq!(found, level, "{pairs:?}");
+        }
     }
 
     #[tokio::test]

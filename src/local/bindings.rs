@@ -27,6 +27,8 @@ pub enum Trigger {
         binding: String,
         /// The queue, with `%NAME%` resolved.
         queue: String,
+        /// Where the Functions host finds the queue: a setting of this name, or settings that begin with it.
+        connection: String,
         /// Whether the message is handed over as bytes.
         binary: bool,
     },
@@ -275,9 +277,8 @@ impl FunctionFile {
         let binding = needed("name")?;
         let trigger = match text(trigger, "type") {
             Some("queueTrigger") => {
-                needed("connection")?;
                 let binary = text(trigger, "dataType").is_some_and(|kind| kind.eq_ignore_ascii_case("binary"));
-                Trigger::Queue { binding, queue: needed("queueName")?, binary }
+                Trigger::Queue { binding, queue: needed("queueName")?, connection: needed("connection")?, binary }
             }
             Some("timerTrigger") => Trigger::Timer {
                 binding,

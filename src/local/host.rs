@@ -143,7 +143,7 @@ impl LocalHost {
         for function in functions {
             let (caller, function, trigger) = (caller.clone(), function.name, function.trigger);
             match trigger {
-                Trigger::Queue { binding, queue, binary } => {
+                Trigger::Queue { binding, queue, binary, .. } => {
                     let limit = workers.unwrap_or_else(|| concurrency(&settings)).max(1);
                     let settings = settings.clone();
                     host.queues.push(queue.clone());

@@ -54,7 +54,7 @@ pub(super) fn of(config: &Config, functions: &BTreeMap<String, Value>) -> Result
     list.fixed("QUEUE_BACKEND", "azure", "the queues are in a storage account");
     for (connection, kind) in connections(functions) {
         let (key, value, meaning) = match kind {
-            Kind::Queue => ("queueServiceUri", queue_service(config), "where the host finds the queues"),
+            Kind::Queue => ("queueServiceUri", config.queue_service(), "where the host finds the queues"),
             Kind::EventHubs => ("fullyQualifiedNamespace", None, "where the host finds the event hub"),
         };
         list.add(&format!("{connection}__{key}"), value, meaning, None);
@@ -76,7 +76,9 @@ pub(super) fn of(config: &Config, functions: &BTreeMap<String, Value>) -> Result
     list.add("AZURE_STORAGE_ACCOUNT", config.lookup("AZURE_STORAGE_ACCOUNT"), "account of lake and landing zone", None);
     for setting in SETTINGS.iter().filter(|setting| !OF_THIS_MACHINE.contains(&setting.name)) {
         if let Some(value) = config.given(setting) {
-            list.add(setting.name, Some(value.to_owned()), setting.meaning, None);
+            // A secret is a person's to set, where it cannot be read.
+            let value = (!setting.is_secret).then(|| value.to_owned());
+            list.add(setting.name, value, setting.meaning, None);
         }
     }
     Ok(list.0)
@@ -161,10 +163,4 @@ fn named(functions: &BTreeMap<String, Value>) -> Result<Vec<String>> {
 
 fn bindings(functions: &BTreeMap<String, Value>) -> impl Iterator<Item = &Value> {
     functions.values().filter_map(|function| function["bindings"].as_array()).flatten()
-}
-
-fn queue_service(config: &Config) -> Option<String> {
-    let account =
-        || config.lookup("AZURE_STORAGE_ACCOUNT").map(|name| format!("https://{name}.queue.core.windows.net"));
-    config.lookup("AZURE_QUEUE_ACCOUNT_URL").or_else(account)
 }

@@ -243,6 +243,9 @@ fn the_queues_address_is_the_connection_of_the_bindings() {
     assert_eq!(value_of(&settings, "RECONCILE_SCHEDULE"), Some("0 */15 * * * *"));
     assert_eq!(value_of(&settings, "AZURE_QUEUE_NAME"), Some("landing-events"));
     assert_eq!(value_of(&settings_of(&[]), "LakeQueue__queueServiceUri"), None, "to be set");
+    let settings = settings_of(&[("AZURE_CLIENT_SECRET", "sesame"), ("AZURE_TENANT_ID", "t-1")]);
+    assert_eq!(value_of(&settings, "AZURE_TENANT_ID"), Some("t-1"));
+    assert_eq!(value_of(&settings, "AZURE_CLIENT_SECRET"), None, "a secret is never shown");
 }
 
 #[test]
