@@ -37,7 +37,8 @@ pub struct PackageArgs {
     /// Program to deploy, for Linux on x86-64; this very program when not given
     #[arg(long, value_name = "FILE")]
     pub binary: Option<PathBuf>,
-    /// Functions of change streams to take along: cdc_eventhubs, cdc_kafka. Without their settings they would be in error
+    /// Functions of change streams to take along: `cdc_eventhubs`, `cdc_kafka`. Without their settings they would be in
+    /// error
     #[arg(long, value_name = "FUNCTION", value_delimiter = ',')]
     pub with: Vec<String>,
     /// How the settings are printed
