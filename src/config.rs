@@ -268,14 +268,6 @@ impl Config {
         given.filter(|text| !text.is_empty()).or_else(default).filter(|text| !text.is_empty())
     }
 
-    /// Where the account's queues answer, as far as the settings say.
-    #[must_use]
-    pub fn queue_service(&self) -> Option<String> {
-        let usual =
-            || self.lookup("AZURE_STORAGE_ACCOUNT").map(|name| format!("https://{name}.queue.core.windows.net"));
-        self.lookup("AZURE_QUEUE_ACCOUNT_URL").or_else(usual)
-    }
-
     /// A setting's value, if it was given and is not its default: for `doctor`. A secret is given as stars.
     #[must_use]
     pub fn given(&self, setting: &Setting) -> Option<&str> {

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use super::{Expected, Values};
+use super::{Config, Expected, Values};
 use crate::azure::AccountSettings;
 use crate::azure::identity::{Kind, Login};
 use crate::error::Result;
@@ -47,6 +47,16 @@ impl AzureSettings {
             lake_prefix: values.parsed("AZURE_STORAGE_PREFIX", parse_prefix)?,
             landing_container: values.parsed("AZURE_LANDING_CONTAINER", parse_container)?,
         })
+    }
+}
+
+impl Config {
+    /// Where the account's queues answer, as far as the settings say.
+    #[must_use]
+    pub fn queue_service(&self) -> Option<String> {
+        let usual =
+            || self.lookup("AZURE_STORAGE_ACCOUNT").map(|name| format!("https://{name}.queue.core.windows.net"));
+        self.lookup("AZURE_QUEUE_ACCOUNT_URL").or_else(usual)
     }
 }
 
