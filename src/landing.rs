@@ -1,7 +1,7 @@
 //! The landing zone: list, look at and read landed files. Nothing here ever writes to it.
 //!
 //! A file version is known by its etag. Locally that is inode, size, mtime and ctime: without ctime a version that is moved
-//! away and back would have its old etag. In a container it is the blob's own, without quotes ([`remote`]).
+//! away and back would have its old etag. In a container it is the blob's own, without quotes (`remote`).
 
 use std::fs::{File, Metadata};
 use std::io::Read;
