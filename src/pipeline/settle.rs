@@ -44,7 +44,12 @@ async fn quarantine(lake: &Lake, contract: &Contract, plan: &Plan, rejects: &[Re
             return Ok(());
         }
         // After each snapshot anew: files from before it may be what a vacuum is about to take.
-        let mut adds = write_rejects(lake, contract, plan, &snapshot, &folder, rejects).await?;
+        let mut adds = match write_rejects(lake, contract, plan, &snapshot, &folder, rejects).await {
+            Ok(adds) => adds,
+            // Another committer may have settled the plan since the snapshot, and swept its rejects.
+            Err(_) if table.snapshot().await?.txn(APP_ID).await?.unwrap_or_default() >= plan.number => return Ok(()),
+            Err(error) => return Err(error),
+        };
         let (removes, resolved) = resolve::resolved(lake, &snapshot, plan).await?;
         adds.extend(resolved);
         let change = Change {
