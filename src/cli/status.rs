@@ -140,25 +140,12 @@ mod tests {
 
     fn table(name: &str) -> TableStatus {
         TableStatus {
-            table: name.parse().unwrap(),
             version: Some(3),
             rows: Some(5_050),
             files: 2,
             bytes: 123_456,
             committed_at: DateTime::from_timestamp(1_709_287_445, 0),
-            newest_source: None,
-            staged: 0,
-            failed: 0,
-            missing: 0,
-            lost: Vec::new(),
-            gaps: Vec::new(),
-            refused: 0,
-            quarantined: 0,
-            ties: 0,
-            behind: BTreeMap::new(),
-            lag_seconds: 0,
-            stopped_since: None,
-            last_error: None,
+            ..TableStatus::of(&name.parse().unwrap())
         }
     }
 

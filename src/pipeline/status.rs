@@ -95,7 +95,9 @@ pub struct TableStatus {
 }
 
 impl TableStatus {
-    fn of(table: &TableName) -> Self {
+    /// A table of which nothing is there yet and nothing is waited for.
+    #[must_use]
+    pub fn of(table: &TableName) -> Self {
         Self {
             table: table.clone(),
             version: None,

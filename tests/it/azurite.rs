@@ -11,7 +11,6 @@ use alluvium::app::Backends;
 use alluvium::catalog::Catalog;
 use alluvium::clock::SystemClock;
 use alluvium::config::Config;
-use alluvium::error::Directive;
 use alluvium::event::FileEvent;
 use alluvium::pipeline::ingest::ingest;
 use alluvium::pipeline::lake::Lake;
@@ -23,6 +22,7 @@ use crate::support::chance::Chance;
 use crate::support::contracts::{self, sales};
 use crate::support::place::Place;
 use crate::support::program::{Program, eventually};
+use crate::support::racers::start_workers;
 use crate::support::{assert_ledger, root, settle, tables};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -81,23 +81,8 @@ async fn two_committer_processes_while_four_workers_stage_lose_nothing_and_doubl
         queue.extend([event.clone(), event]);
     }
     Chance::new(7).shuffle(&mut queue);
-    let queue = Arc::new(tokio::sync::Mutex::new(queue));
     let is_done = AtomicBool::new(false);
-
-    let mut workers = tokio::task::JoinSet::new();
-    for lake in [place.lake(), place.lake(), place.lake(), place.lake()] {
-        let queue = Arc::clone(&queue);
-        workers.spawn(async move {
-            loop {
-                let Some(event) = queue.lock().await.pop() else { return };
-                match ingest(&lake, &event).await {
-                    Ok(_) => {}
-                    Err(error) if error.kind().directive() == Directive::Retry => queue.lock().await.insert(0, event),
-                    Err(error) => panic!("{}", error.describe()),
-                }
-            }
-        });
-    }
+    let mut workers = start_workers([place.lake(), place.lake(), place.lake(), place.lake()], queue);
     let (runs, outcome) = std::thread::scope(|scope| {
         let committers: Vec<_> = (0..2)
             .map(|_| {

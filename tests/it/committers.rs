@@ -1,13 +1,14 @@
 //! Two committers at once, each a process of its own as far as memory goes: no duplicate, no loss.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use crate::support::contracts::{self, sales};
-use crate::support::{TestLake, assert_ledger, commit_once, settle};
-use alluvium::error::Directive;
 use alluvium::event::FileEvent;
 use alluvium::pipeline::ingest::ingest;
+use alluvium::pipeline::lake::{Lake, Settings};
+
+use crate::support::contracts::{self, sales};
+use crate::support::faults::Fault;
+use crate::support::racers::{Committers, start_workers};
+use crate::support::world::World;
+use crate::support::{TestLake, assert_ledger, commit_once, settle, tables};
 
 const FILES: u32 = 24;
 const ROWS: i64 = 5;
@@ -30,41 +31,13 @@ async fn two_committers_and_four_workers_lose_nothing_and_double_nothing() {
         queue.extend([event.clone(), event]);
     }
     crate::support::chance::Chance::new(42).shuffle(&mut queue);
-    let queue = Arc::new(tokio::sync::Mutex::new(queue));
-    let is_done = Arc::new(AtomicBool::new(false));
-
-    let mut committers = tokio::task::JoinSet::new();
-    for lake in [first.lake.clone(), second.clone()] {
-        let is_done = Arc::clone(&is_done);
-        committers.spawn(async move {
-            while !is_done.load(Ordering::SeqCst) {
-                commit_once(&lake).await;
-                tokio::task::yield_now().await;
-            }
-        });
-    }
-    let mut workers = tokio::task::JoinSet::new();
-    for worker in 0..4 {
-        let lake = if worker % 2 == 0 { first.lake.clone() } else { second.clone() };
-        let queue = Arc::clone(&queue);
-        workers.spawn(async move {
-            loop {
-                let Some(event) = queue.lock().await.pop() else { return };
-                match ingest(&lake, &event).await {
-                    Ok(_) => {}
-                    Err(error) if error.kind().directive() == Directive::Retry => queue.lock().await.insert(0, event),
-                    Err(error) => panic!("{}", error.describe()),
-                }
-            }
-        });
-    }
+    let committers = Committers::start([first.lake.clone(), second.clone()]);
+    let lakes = [&first.lake, &second, &first.lake, &second].map(Lake::clone);
+    let mut workers = start_workers(lakes, queue);
     while let Some(done) = workers.join_next().await {
         done.unwrap();
     }
-    is_done.store(true, Ordering::SeqCst);
-    while let Some(done) = committers.join_next().await {
-        done.unwrap();
-    }
+    committers.stop().await;
     let (left, right) = tokio::join!(settle(&first.lake), settle(&second));
     assert!(left.iter().chain(&right).all(|report| report.failed.is_empty()));
     settle(&first.lake).await;
@@ -81,4 +54,38 @@ async fn two_committers_and_four_workers_lose_nothing_and_double_nothing() {
     }
     plain.settle().await;
     assert_eq!(plain.tables().await, first.tables().await);
+}
+
+/// A lake in memory with two files staged, one of them with a record for the quarantine.
+async fn staged() -> World {
+    let world = World::in_memory(Settings::default());
+    for (path, rows) in [
+        ("sales/a.csv", [(1, 1, "north", "1.00"), (2, 1, "south", "2.00")]),
+        ("sales/b.csv", [(3, 2, "north", "3.00"), (4, 2, "south", "-4.00")]),
+    ] {
+        let event = world.drop_file(path, sales(&rows));
+        ingest(&world.process(), &event).await.unwrap();
+    }
+    world
+}
+
+#[tokio::test]
+async fn a_committer_that_another_overtakes_at_any_call_stops_no_table_and_doubles_nothing() {
+    let calm = staged().await;
+    let (lake, calls) = calm.process_with(0, Fault::None);
+    commit_once(&lake).await;
+    let all_calls = calls();
+    settle(&lake).await;
+    let expected = tables(&lake).await;
+    assert_eq!((expected["raw/sales"].len(), expected["quarantine/raw/sales"].len()), (3, 1));
+    assert!(all_calls > 20, "the other comes before one of {all_calls} calls");
+    for at in 1..=all_calls {
+        let world = staged().await;
+        // No table may stop, wherever it stands still.
+        commit_once(&world.overtaken_at(at)).await;
+        let lake = world.process();
+        settle(&lake).await;
+        assert_eq!(tables(&lake).await, expected, "overtaken before call {at}");
+        assert_ledger(&lake).await;
+    }
 }

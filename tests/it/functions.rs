@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::support::chance::Chance;
 use crate::support::contracts::{self, sales};
 use crate::support::functions_host::{FunctionsHost, Options, lay_out};
-use crate::support::program::Program;
+use crate::support::program::{Program, assert_sales_exactly_once};
 use crate::support::{drop_file, write_contracts};
 
 const QUEUES: [&str; 2] = ["landing-events", "landing-events-poison"];
@@ -83,16 +83,6 @@ async fn land(home: &Path, queue: &Queue, files: std::ops::Range<i64>) {
     queue.send_all(QUEUES[0], events, Duration::ZERO).await.unwrap();
 }
 
-fn assert_exactly_once(program: &Program, files: i64) {
-    let rows = (files * 2).to_string();
-    assert_eq!(program.value("select count(*) from raw.sales"), rows);
-    assert_eq!(program.value("select count(distinct id) from raw.sales"), rows);
-    assert_eq!(program.value("select count(*) from aggregate.sales"), rows);
-    assert_eq!(program.value("select sum(sales) from curated.sales_daily"), rows);
-    assert_eq!(program.value("select count(*) from ledger where status = 'loaded'"), files.to_string());
-    assert_eq!(program.value("select count(*) from ledger where status <> 'loaded'"), "0");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_files_arrive_exactly_once_though_the_host_kills_the_handler() {
     let (home, mut options) = home();
@@ -108,7 +98,7 @@ async fn a_thousand_files_arrive_exactly_once_though_the_host_kills_the_handler(
     host.drained(&QUEUES).await;
     settled(&host, &program(home.path()), 1000).await;
     host.stop().await;
-    assert_exactly_once(&program(home.path()), 1000);
+    assert_sales_exactly_once(&program(home.path()), 1000);
 }
 
 /// Waits until the committer has taken every file and has nothing left to do.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::contracts::{self, sales};
-use crate::support::program::{Program, Running, eventually, signal};
+use crate::support::program::{Program, Running, assert_sales_exactly_once, eventually, signal};
 use crate::support::{drop_file, write_contracts};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,15 +37,6 @@ fn loaded(program: &Program) -> i64 {
     done.stdout.lines().nth(1).and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-fn assert_exactly_once(program: &Program, files: i64) {
-    let rows = (files * 2).to_string();
-    assert_eq!(program.value("select count(*) from raw.sales"), rows);
-    assert_eq!(program.value("select count(distinct id) from raw.sales"), rows);
-    assert_eq!(program.value("select count(*) from aggregate.sales"), rows);
-    assert_eq!(program.value("select sum(sales) from curated.sales_daily"), rows);
-    assert_eq!(program.value("select count(*) from ledger"), files.to_string());
-}
-
 #[test]
 fn files_that_land_are_committed_by_the_timer_and_ctrl_c_drains() {
     let (home, program) = home();
@@ -56,7 +47,7 @@ fn files_that_land_are_committed_by_the_timer_and_ctrl_c_drains() {
     host.signal("INT");
     assert_eq!(host.ended(PATIENCE), Some(0), "{}", host.printed());
     // The layers of the last commit are done too once the host has drained.
-    assert_exactly_once(&program, 10);
+    assert_sales_exactly_once(&program, 10);
 }
 
 #[test]
@@ -77,7 +68,7 @@ fn a_handler_that_is_killed_is_started_again_and_nothing_is_lost_or_doubled() {
     assert!(host.is_running());
     host.signal("INT");
     assert_eq!(host.ended(PATIENCE), Some(0), "{}", host.printed());
-    assert_exactly_once(&program, 40);
+    assert_sales_exactly_once(&program, 40);
 }
 
 #[test]
@@ -94,7 +85,7 @@ fn a_second_ctrl_c_stops_at_once_and_the_next_run_finishes_the_work() {
     eventually(PATIENCE, "all files are loaded", || loaded(&program) == 30);
     host.signal("INT");
     assert_eq!(host.ended(PATIENCE), Some(0), "{}", host.printed());
-    assert_exactly_once(&program, 30);
+    assert_sales_exactly_once(&program, 30);
 }
 
 #[test]
@@ -114,5 +105,5 @@ fn a_host_that_is_killed_with_everything_loses_nothing() {
     eventually(PATIENCE, "all files are loaded", || loaded(&program) == 20);
     host.signal("INT");
     assert_eq!(host.ended(PATIENCE), Some(0), "{}", host.printed());
-    assert_exactly_once(&program, 20);
+    assert_sales_exactly_once(&program, 20);
 }

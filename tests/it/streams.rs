@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use alluvium::error::{Directive, ErrorKind};
 use alluvium::event::stream::StreamRecord;
@@ -20,7 +19,8 @@ use url::Url;
 use crate::support::chance::Chance;
 use crate::support::changes::{self, Record, streams};
 use crate::support::faults::{Fault, FaultyStore};
-use crate::support::{TestLake, assert_ledger, commit_once, manual_clock, open, rows, settle, tables, write_contracts};
+use crate::support::racers::Committers;
+use crate::support::{TestLake, assert_ledger, manual_clock, open, rows, settle, tables, write_contracts};
 
 type Piece = Vec<StreamRecord>;
 
@@ -91,17 +91,7 @@ async fn delivered_anyhow(seed: u64) {
     let second = first.another();
     let streams = with_holes(seed, 40);
     let mut chance = Chance::new(seed);
-    let is_done = Arc::new(AtomicBool::new(false));
-    let mut committers = tokio::task::JoinSet::new();
-    for lake in [first.lake.clone(), second.clone()] {
-        let is_done = Arc::clone(&is_done);
-        committers.spawn(async move {
-            while !is_done.load(Ordering::SeqCst) {
-                commit_once(&lake).await;
-                tokio::task::yield_now().await;
-            }
-        });
-    }
+    let committers = Committers::start([first.lake.clone(), second.clone()]);
     let mut consumers = tokio::task::JoinSet::new();
     for lake in [first.lake.clone(), second.clone()] {
         let mut pieces = pieces(&streams, &mut chance);
@@ -119,10 +109,7 @@ async fn delivered_anyhow(seed: u64) {
     while let Some(done) = consumers.join_next().await {
         done.unwrap();
     }
-    is_done.store(true, Ordering::SeqCst);
-    while let Some(done) = committers.join_next().await {
-        done.unwrap();
-    }
+    committers.stop().await;
     settle(&first.lake).await;
     settle(&second).await;
     assert_all_there_once(&first.lake, &streams).await;

@@ -1,13 +1,15 @@
-//! A store that fails at a chosen call: before it is done, after it is done, or for good from there on.
+//! A store that fails at a chosen call: before it is done, after it is done, or for good from there on. Or nothing fails,
+//! and somebody else is quicker.
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use object_store::path::Path;
 use object_store::{
@@ -18,6 +20,8 @@ use object_store::{
 /// What happens at the chosen call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
+    /// None: the store works.
+    None,
     /// The call is refused and has no effect; the next ones work.
     Refused,
     /// The call has its effect, but its answer is lost; the next ones work.
@@ -37,11 +41,18 @@ pub struct FaultyStore {
     script: Arc<Script>,
 }
 
-#[derive(Debug)]
 struct Script {
     calls: AtomicU64,
     at: u64,
     fault: Fault,
+    /// What others do before the call number `at`, instead of a fault.
+    meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at call {}", self.fault, self.at)
+    }
 }
 
 /// What to do with one call.
@@ -59,6 +70,7 @@ impl Script {
         }
         let is_now = call == self.at;
         match self.fault {
+            Fault::None => Turn::Go,
             Fault::Refused if is_now => Turn::Fail,
             Fault::AnswerLost if is_now => Turn::GoThenFail,
             Fault::Refused | Fault::AnswerLost => Turn::Go,
@@ -77,7 +89,17 @@ impl Script {
         Error::Generic { store: "faulty", source: Box::new(text) }
     }
 
+    /// Lets others go first, if it is their turn. Listings do not wait: they are no futures.
+    async fn wait(&self) {
+        let is_now = self.at == self.calls.load(Ordering::SeqCst) + 1;
+        let meanwhile = if is_now { self.meanwhile.lock().unwrap().take() } else { None };
+        if let Some(meanwhile) = meanwhile {
+            meanwhile.await;
+        }
+    }
+
     async fn run<T>(&self, writes: bool, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.wait().await;
         match self.turn(writes) {
             Turn::Go => call.await,
             Turn::Fail => Err(self.error()),
@@ -92,7 +114,17 @@ impl Script {
 impl FaultyStore {
     /// A store whose call number `at` meets `fault`.
     pub fn new(inner: Arc<dyn ObjectStore>, at: u64, fault: Fault) -> Self {
-        Self { inner, script: Arc::new(Script { calls: AtomicU64::new(0), at, fault }) }
+        Self::scripted(inner, at, fault, None)
+    }
+
+    /// A store that works, but lets `meanwhile` happen before its call number `at`.
+    pub fn overtaken(inner: Arc<dyn ObjectStore>, at: u64, meanwhile: BoxFuture<'static, ()>) -> Self {
+        Self::scripted(inner, at, Fault::None, Some(meanwhile))
+    }
+
+    fn scripted(inner: Arc<dyn ObjectStore>, at: u64, fault: Fault, meanwhile: Option<BoxFuture<'static, ()>>) -> Self {
+        let script = Script { calls: AtomicU64::new(0), at, fault, meanwhile: Mutex::new(meanwhile) };
+        Self { inner, script: Arc::new(script) }
     }
 
     /// Reads how many calls there have been, also after the store was given away.

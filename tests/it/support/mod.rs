@@ -9,6 +9,7 @@ pub mod functions_host;
 pub mod place;
 pub mod program;
 pub mod python;
+pub mod racers;
 pub mod rows;
 pub mod times;
 pub mod world;

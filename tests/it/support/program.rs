@@ -195,3 +195,14 @@ pub fn eventually(patience: Duration, what: &str, mut holds: impl FnMut() -> boo
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// The files of [`super::contracts::sales`], two rows each, are in every layer once, and the ledger knows of nothing else.
+pub fn assert_sales_exactly_once(program: &Program, files: i64) {
+    let rows = (files * 2).to_string();
+    assert_eq!(program.value("select count(*) from raw.sales"), rows);
+    assert_eq!(program.value("select count(distinct id) from raw.sales"), rows);
+    assert_eq!(program.value("select count(*) from aggregate.sales"), rows);
+    assert_eq!(program.value("select sum(sales) from curated.sales_daily"), rows);
+    assert_eq!(program.value("select count(*) from ledger where status = 'loaded'"), files.to_string());
+    assert_eq!(program.value("select count(*) from ledger"), files.to_string());
+}

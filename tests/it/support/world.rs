@@ -5,13 +5,14 @@ use std::sync::Arc;
 use alluvium::event::FileEvent;
 use alluvium::pipeline::lake::{Lake, Settings};
 use alluvium::store::Store;
+use futures::FutureExt as _;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use tempfile::TempDir;
 use url::Url;
 
 use super::faults::{Fault, FaultyStore};
-use super::{contracts, drop_file, manual_clock, open, write_contracts};
+use super::{contracts, drop_file, manual_clock, open, settle, write_contracts};
 
 /// What outlives a process.
 pub struct World {
@@ -48,8 +49,19 @@ impl World {
     pub fn process_with(&self, at: u64, fault: Fault) -> (Lake, impl Fn() -> u64 + use<>) {
         let store = FaultyStore::new(Arc::clone(&self.disk), at, fault);
         let calls = store.counter();
+        (self.over_store(store), calls)
+    }
+
+    /// A process that stands still before its call number `at` until another committer has done all there is to do.
+    pub fn overtaken_at(&self, at: u64) -> Lake {
+        let other = self.process();
+        let meanwhile = async move { drop(settle(&other).await) }.boxed();
+        self.over_store(FaultyStore::overtaken(Arc::clone(&self.disk), at, meanwhile))
+    }
+
+    fn over_store(&self, store: FaultyStore) -> Lake {
         let store = Store::over(Arc::new(store), Url::parse("memory:///").unwrap(), None);
-        (open(self.home.path(), store, manual_clock(), self.settings.clone()), calls)
+        open(self.home.path(), store, manual_clock(), self.settings.clone())
     }
 
     /// Puts a file whole into the landing zone and gives its event.
