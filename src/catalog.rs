@@ -1,6 +1,7 @@
 //! All contracts together: who feeds whom, which file belongs to which tables.
 
 mod graph;
+mod history;
 mod load;
 mod sql;
 
@@ -127,7 +128,8 @@ impl Catalog {
     }
 
     fn build(loaded: load::Loaded) -> Result<Self, Vec<Diagnostic>> {
-        let load::Loaded { contracts, names, mut found } = loaded;
+        let load::Loaded { mut contracts, mut names, mut found } = loaded;
+        history::add(&mut contracts, &mut names, &mut found);
         for contract in &contracts {
             found.extend(sql::check(contract));
         }
@@ -183,10 +185,7 @@ impl Catalog {
     /// The tables derived directly from `name`.
     #[must_use]
     pub fn derived_from(&self, name: &TableName) -> Vec<&Arc<Contract>> {
-        let reads = |contract: &Contract| {
-            contract.derivation().is_some_and(|derivation| derivation.inputs.values().any(|input| input == name))
-        };
-        self.tables.iter().filter(|contract| reads(contract)).collect()
+        self.tables.iter().filter(|contract| contract.sources().contains(&name)).collect()
     }
 }
 

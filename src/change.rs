@@ -3,6 +3,9 @@
 //!
 //! Nothing here depends on what arrived when: the same set of events gives the same result for any order, split and repetition.
 
+pub mod image;
+pub mod stored;
+
 /// Most fields that `sequence_by` may name.
 pub const MOST_SEQUENCE: usize = 4;
 

@@ -4,7 +4,10 @@
 //! when it is false, not when it is null. A cell that is no value breaks a built-in rule, `<column>_invalid` or
 //! `<column>_missing`, unless a broken declared rule `covers` the column: then that rule speaks for it.
 
+mod changes;
 mod compile;
+
+pub use changes::{ChangeJudge, Changes, raw_columns};
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -8,10 +8,10 @@ use chrono_tz::Tz;
 use super::leaf::{Kind, Settings, check_length};
 use super::nested::Shape;
 use super::number::{fast_decimal, fast_float, fast_float32, fast_integer};
-use super::time::{TimeRules, fixed_date, fixed_time};
+use super::time::{TimeRules, fixed_date, fixed_time, in_range};
 use super::value::Builder;
 use super::{CastFault, ColumnSink};
-use crate::schema::Column;
+use crate::schema::{Column, Encoding, TimeUnit};
 
 /// The short way of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub(super) enum Plan {
     Text,
     /// `YYYY-MM-DD`
     Date,
+    /// Digits with a minus at most, each one so many microseconds.
+    Ticks(i64),
     /// `YYYY-MM-DD HH:MM:SS` in UTC, in a zone or on a wall clock.
     Time(TimePlan),
 }
@@ -80,6 +82,16 @@ impl DateCache {
     }
 }
 
+/// Microseconds of one tick of a unit; none where a number of ticks takes more than a multiplication.
+const fn ticks(unit: TimeUnit) -> Option<i64> {
+    match unit {
+        TimeUnit::Seconds => Some(1_000_000),
+        TimeUnit::Millis => Some(1_000),
+        TimeUnit::Micros => Some(1),
+        TimeUnit::Nanos | TimeUnit::Days => None,
+    }
+}
+
 impl Plan {
     /// The short way of `column`, if its declarations leave one.
     pub(super) fn choose(shape: &Shape, column: &Column, settings: &Settings, nulls: &[String]) -> Self {
@@ -90,7 +102,11 @@ impl Plan {
         let token_is_value = |token: &String| {
             token.trim().starts_with(|first: char| first.is_ascii_digit() || matches!(first, '-' | '+' | '.'))
         };
+        let digits_are_text = matches!(settings.encoding, None | Some(Encoding::Text));
         let plain = column.decimal_separator == b'.' && column.group_separator.is_none();
+        // Only a wall clock in a zone is something else than the number says.
+        let is_plain_number = *kind == Kind::Timestamp || settings.times.zone.is_none();
+        let ticks = settings.times.unit.filter(|_| is_plain_number).and_then(ticks);
         let formats: Vec<&str> = column.formats.iter().map(String::as_str).collect();
         match kind {
             Kind::String if !column.trim => Self::Text,
@@ -98,11 +114,14 @@ impl Plan {
             _ if nulls.iter().any(token_is_value) => Self::Slow,
             Kind::Int(_) if plain => Self::Integer,
             Kind::Float32 | Kind::Float64 if plain => Self::Float,
-            Kind::Decimal(precision, scale) if plain => match usize::try_from(*scale) {
+            Kind::Decimal(precision, scale) if plain && digits_are_text => match usize::try_from(*scale) {
                 Ok(scale) => Self::Decimal { scale, limit: 10_i64.pow(u32::from(*precision).min(18)) },
                 Err(_) => Self::Slow,
             },
             Kind::Date if matches!(formats.as_slice(), [] | ["%Y-%m-%d" | "%F"]) => Self::Date,
+            Kind::Timestamp | Kind::TimestampNtz if formats.is_empty() && plain && ticks.is_some() => {
+                ticks.map_or(Self::Slow, Self::Ticks)
+            }
             Kind::Timestamp | Kind::TimestampNtz => {
                 let (space, letter, iso) = match formats.as_slice() {
                     [] => (true, true, true),
@@ -151,6 +170,11 @@ fn fast_date(text: &[u8], dates: &mut DateCache) -> Option<i32> {
 }
 
 #[inline]
+fn fast_ticks(text: &[u8], micros: i64) -> Option<i64> {
+    in_range(fast_integer(text)?.checked_mul(micros)?).ok()
+}
+
+#[inline]
 fn fast_units(text: &[u8], scale: usize, limit: i64) -> Option<i128> {
     fast_decimal(text, scale).filter(|value| -limit < *value && *value < limit).map(i128::from)
 }
@@ -188,6 +212,7 @@ impl ColumnSink {
                 append!(builder, fast_units(text, scale, limit))
             }
             (Plan::Date, Builder::Days(builder)) => append!(builder, fast_date(text, dates)),
+            (Plan::Ticks(micros), Builder::Micros(builder)) => append!(builder, fast_ticks(text, micros)),
             (Plan::Time(plan), Builder::Micros(builder)) => {
                 append!(builder, fast_time(text, plan, &self.rules.settings.times, dates))
             }
@@ -236,6 +261,7 @@ impl ColumnSink {
                 column!(Decimal, |text| fast_units(text, scale, limit));
             }
             (Plan::Date, Builder::Days(_)) => column!(Days, |text| fast_date(text, &mut self.dates)),
+            (Plan::Ticks(micros), Builder::Micros(_)) => column!(Micros, |text| fast_ticks(text, micros)),
             (Plan::Time(plan), Builder::Micros(_)) => {
                 column!(Micros, |text| fast_time(text, plan, &self.rules.settings.times, &mut self.dates))
             }

@@ -11,8 +11,9 @@ use super::number::{Exact, Grammar, Misfit, Separators};
 use super::pattern::Pattern;
 use super::time::{Infinite, TimeRules, day_of_stamp, days_in_range, in_range, infinite, whole_day};
 use super::value::Value;
+use super::wire;
 use crate::error::{Error, Result};
-use crate::schema::{Column, OnInfinity, Rounding};
+use crate::schema::{Column, Encoding, OnInfinity, Rounding};
 
 /// The scalar types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,9 @@ pub(super) struct Settings {
     pub(super) rounding: Rounding,
     pub(super) max_length: Option<usize>,
     pub(super) times: TimeRules,
+    pub(super) encoding: Option<Encoding>,
+    /// Values come from a connector of a database, in its forms.
+    pub(super) is_change: bool,
 }
 
 impl Settings {
@@ -72,6 +76,8 @@ impl Settings {
                 on_overlap: column.on_overlap,
                 on_infinity: column.on_infinity,
             },
+            encoding: column.encoding,
+            is_change: false,
         })
     }
 }
@@ -112,11 +118,18 @@ impl Kind {
         let text = if self.trims(settings) { trimmed(text) } else { text };
         match self {
             Self::Boolean => boolean(text, settings),
+            Self::Decimal(_, scale) if settings.encoding.is_some_and(|encoding| encoding != Encoding::Text) => {
+                let bytes = wire::bytes(text, settings.encoding.unwrap_or(Encoding::Base64))?;
+                self.decimal(wire::unscaled(&bytes)?, scale, settings)
+            }
             Self::Int(_) | Self::Decimal(..) | Self::Float32 | Self::Float64 => {
                 self.number_text(text, settings.separators, settings)
             }
             Self::String => string(Cow::Borrowed(text), settings),
-            Self::Binary => Ok(Value::Bytes(Cow::Borrowed(text.as_bytes()))),
+            Self::Binary => {
+                let unsaid = if settings.is_change { Encoding::Base64 } else { Encoding::Text };
+                Ok(Value::Bytes(wire::bytes(text, settings.encoding.unwrap_or(unsaid))?))
+            }
             Self::Date | Self::Timestamp | Self::TimestampNtz => self.time_text(text, settings),
         }
     }
@@ -155,6 +168,12 @@ impl Kind {
     /// Casts an exact number.
     pub(super) fn number(self, number: &Exact, settings: &Settings) -> Result<Value<'static>, String> {
         let out_of_range = || format!("outside the range of {}", self.name());
+        if settings.is_change
+            && matches!(self, Self::Date | Self::Timestamp | Self::TimestampNtz)
+            && let Some(infinite) = settings.times.unit.and_then(|unit| wire::infinite_number(number, unit))
+        {
+            return self.infinity(infinite, settings.times.on_infinity);
+        }
         match self {
             Self::Int(bits) => {
                 let value = number.scaled(0, Rounding::Reject).map_err(|misfit| match misfit {
@@ -208,7 +227,8 @@ impl Kind {
 
     fn time_text(self, text: &str, settings: &Settings) -> Result<Value<'static>, String> {
         let times = &settings.times;
-        if let Some(infinite) = infinite(text) {
+        let of_connector = || wire::infinite_text(text).filter(|_| settings.is_change);
+        if let Some(infinite) = infinite(text).or_else(of_connector) {
             return self.infinity(infinite, times.on_infinity);
         }
         if times.numbers_are_times()
@@ -268,6 +288,13 @@ impl Kind {
             Scalar::Instant { value, unit } => self.instant(value, unit, settings),
             Scalar::Local { value, unit } => self.local(value, unit, settings),
             Scalar::Json(raw) => {
+                if settings.is_change
+                    && matches!(self, Self::Decimal(..))
+                    && let Some(decimal) = wire::variable_scale(raw)
+                {
+                    let (unscaled, scale) = decimal?;
+                    return self.decimal(unscaled, scale, settings);
+                }
                 let what = if raw.get().trim_start().starts_with('[') { "an array" } else { "an object" };
                 Err(format!("{what} is no {}", self.name()))
             }

@@ -14,6 +14,7 @@ mod number;
 mod pattern;
 mod time;
 mod value;
+mod wire;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use value::{Builder, Value};
 
 use crate::decode::FaultKind;
 use crate::error::{Error, Result};
-use crate::schema::{Column, ColumnType};
+use crate::schema::{Column, ColumnType, Encoding};
 
 /// Why a cell did not become a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,8 +126,22 @@ impl ColumnCaster {
     /// Invalid: a bad format, an unknown time zone, a decimal of impossible precision, a default that is no value of
     /// the type.
     pub fn new(column: &Column, file_null_values: &[String]) -> Result<Self> {
+        Self::compile(column, file_null_values, false)
+    }
+
+    /// Compiles `column` of a table of changes: its values come in the forms that connectors of databases write. Text of a
+    /// binary column is base64 unless another `encoding` is declared, a decimal may bring its scale along, and the numbers
+    /// and texts of infinite times are known.
+    ///
+    /// # Errors
+    /// As [`ColumnCaster::new`].
+    pub fn for_changes(column: &Column) -> Result<Self> {
+        Self::compile(column, &[], true)
+    }
+
+    fn compile(column: &Column, file_null_values: &[String], is_change: bool) -> Result<Self> {
         check_type(&column.name, &column.data_type)?;
-        let settings = Settings::new(column)?;
+        let settings = Settings { is_change, ..Settings::new(column)? };
         let shape = Shape::new(&column.data_type);
         let nulls = column.null_values.clone().unwrap_or_else(|| file_null_values.to_vec());
         let plan = Plan::choose(&shape, column, &settings, &nulls);
@@ -141,14 +156,18 @@ impl ColumnCaster {
             plan,
         };
         if let Some(text) = &column.default {
-            let value = rules.value_of_text(text).map_err(|reason| {
+            // A contract writes numbers as everybody does, whatever stands for them in the source.
+            let encoding = rules.settings.encoding.replace(Encoding::Text);
+            let value = rules.value_of_text(text).map(Value::into_owned);
+            rules.settings.encoding = encoding;
+            let value = value.map_err(|reason| {
                 Error::invalid(format!(
                     "column {}: default `{text}` is no {}: {reason}",
                     column.name,
                     rules.shape.name()
                 ))
             })?;
-            rules.default = Some(value.into_owned());
+            rules.default = Some(value);
         }
         Ok(Self { rules: Arc::new(rules) })
     }

@@ -12,6 +12,7 @@ pub(super) fn order(contracts: Vec<Contract>, names: &[TableName], found: &mut V
     for contract in by_name.values() {
         unknown_sources(contract, names, found);
     }
+    sources_without_events(&by_name, found);
     let mut walk = Walk { contracts: &by_name, done: HashSet::new(), path: Vec::new(), order: Vec::new(), found };
     for name in by_name.keys() {
         walk.visit(name);
@@ -21,10 +22,15 @@ pub(super) fn order(contracts: Vec<Contract>, names: &[TableName], found: &mut V
 }
 
 fn unknown_sources(contract: &Contract, names: &[TableName], found: &mut Vec<Diagnostic>) {
-    let Some(derivation) = contract.derivation() else { return };
+    // A history has no file of its own: what it is derived from is there, or was told of that.
+    if contract.history_of().is_some() {
+        return;
+    }
+    let inputs = contract.derivation().into_iter().flat_map(|derivation| &derivation.inputs);
+    let inputs = inputs.map(|(input, table)| (format!("from.{input}"), table));
+    let changes = contract.changes().map(|source| ("from".to_owned(), &source.from));
     let known: Vec<String> = names.iter().filter(|name| **name != contract.table).map(ToString::to_string).collect();
-    for (input, table) in derivation.inputs.iter().filter(|(_, table)| !names.contains(table)) {
-        let path = format!("from.{input}");
+    for (path, table) in inputs.chain(changes).filter(|(_, table)| !names.contains(table)) {
         let path = if contract.positions.at(&path).is_some() { path.as_str() } else { "from" };
         let wanted = table.to_string();
         // The right name in the wrong layer is the likeliest slip.
@@ -34,6 +40,26 @@ fn unknown_sources(contract: &Contract, names: &[TableName], found: &mut Vec<Dia
             .map(|name| format!("did you mean `{name}`?"))
             .unwrap_or_else(|| format!("no contract declares it; add schemas/{wanted}.yaml"));
         found.push(contract.diagnose(path, format!("unknown table `{table}`")).help(help));
+    }
+}
+
+// Changes are read from what keeps events, and from nothing else.
+fn sources_without_events(by_name: &BTreeMap<TableName, Contract>, found: &mut Vec<Diagnostic>) {
+    let of_events: Vec<&TableName> =
+        by_name.values().filter(|contract| contract.events().is_some()).map(|contract| &contract.table).collect();
+    for contract in by_name.values() {
+        let Some(source) = contract.changes() else { continue };
+        let keeps_none = by_name.get(&source.from).is_some_and(|from| from.events().is_none());
+        if !keeps_none || source.from == contract.table {
+            continue;
+        }
+        let names: Vec<String> = of_events.iter().map(ToString::to_string).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let help = match names.as_slice() {
+            [] => "a table of change events has `source: { format: debezium, ... }`".to_owned(),
+            names => suggest::did_you_mean_or_list(&source.from.to_string(), names),
+        };
+        found.push(contract.diagnose("from", format!("`{}` keeps no change events", source.from)).help(help));
     }
 }
 
@@ -56,10 +82,8 @@ impl<'a> Walk<'a> {
         }
         let Some(contract) = self.contracts.get(name) else { return };
         self.path.push(name);
-        if let Some(derivation) = contract.derivation() {
-            for input in derivation.inputs.values() {
-                self.visit(input);
-            }
+        for source in contract.sources() {
+            self.visit(source);
         }
         self.path.pop();
         if self.done.insert(name) {

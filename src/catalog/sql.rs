@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use crate::schema::{Body, Contract, Diagnostic, Rule, suggest};
+use crate::schema::{Body, ChangeSource, Contract, Diagnostic, OP, Rule, suggest};
 
 /// Everything wrong with a contract's SQL.
 pub(super) fn check(contract: &Contract) -> Vec<Diagnostic> {
@@ -157,7 +157,8 @@ fn parse_condition(text: &str) -> Result<Expr, ParserError> {
 }
 
 fn unknown(contract: &Contract, rule: &Rule, path: &str, name: &Ident, is_raw: bool) -> Option<Diagnostic> {
-    if is_column(contract, name) {
+    let is_op = contract.changes().is_some() && !is_raw && name.value.eq_ignore_ascii_case(OP);
+    if is_column(contract, name) || is_op {
         return None;
     }
     let offset = usize::try_from(name.span.start.column).unwrap_or(1).saturating_sub(1);
@@ -178,10 +179,33 @@ fn unknown_compound(contract: &Contract, rule: &Rule, path: &str, parts: &[Ident
     if is_column(contract, first) {
         return None;
     }
+    if let Some(source) = contract.changes().filter(|_| first.value.eq_ignore_ascii_case("source")) {
+        return unknown_field(contract, source, rule, path, second);
+    }
     if first.value.eq_ignore_ascii_case("raw") {
         return unknown(contract, rule, path, second, true);
     }
     unknown(contract, rule, path, first, false)
+}
+
+// A field of the event itself.
+fn unknown_field(
+    contract: &Contract,
+    source: &ChangeSource,
+    rule: &Rule,
+    path: &str,
+    name: &Ident,
+) -> Option<Diagnostic> {
+    let wanted = format!("source.{}", name.value);
+    let variables = source.variables();
+    if variables.iter().any(|variable| variable.eq_ignore_ascii_case(&wanted)) {
+        return None;
+    }
+    let offset = usize::try_from(name.span.start.column).unwrap_or(1).saturating_sub(1);
+    let known: Vec<&str> = variables.iter().map(String::as_str).filter(|name| *name != OP).collect();
+    let message = format!("rule `{}` names unknown field `{wanted}`", rule.name);
+    let help = suggest::did_you_mean_or_list(&wanted, &known);
+    Some(moved(contract.diagnose(path, message).help(help), contract, path, &rule.check, offset))
 }
 
 // As SQL sees names: exact in quotes, else without case.

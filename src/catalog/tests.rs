@@ -1,3 +1,5 @@
+mod changes;
+
 use std::fs;
 
 use super::*;
@@ -314,7 +316,25 @@ fn the_shipped_contracts_load_without_a_warning() {
     let catalog = check_folder(&folder).unwrap_or_else(|found| panic!("{}", shown(&found)));
     assert_eq!(shown(catalog.warnings()), "");
     let tables: Vec<String> = catalog.tables().iter().map(|contract| contract.table.to_string()).collect();
-    assert_eq!(tables, ["raw/trips", "aggregate/trips", "bronze/shop", "curated/trips_daily", "raw/flights"]);
+    assert_eq!(
+        tables,
+        [
+            "raw/trips",
+            "aggregate/trips",
+            "bronze/shop",
+            "curated/trips_daily",
+            "silver/orders",
+            "silver/order_items",
+            "gold/audit_order_total_mismatch",
+            "silver/customers",
+            "gold/customer_ltv",
+            "gold/daily_revenue",
+            "silver/products",
+            "gold/product_ranks",
+            "raw/flights",
+            "silver/customers_history",
+        ]
+    );
     let shop = catalog.get(&"bronze/shop".parse().expect("a name")).expect("shipped");
     assert_eq!(shop.partition_by, ["table", "_ingest_date"]);
     for (topic, is_taken) in
@@ -343,18 +363,25 @@ fn the_reference_is_about_these_contracts() {
             (format!("schemas/{name}.yaml"), block.to_owned())
         })
         .collect();
-    assert_eq!(contracts.len(), 3);
+    assert_eq!(contracts.len(), 4);
     let catalog = Catalog::from_sources(contracts).unwrap_or_else(|found| panic!("{}", shown(&found)));
     assert_eq!(shown(catalog.warnings()), "");
 
     // What a wrong key is answered with is the list of the right ones: each is in the reference.
-    let found = mistakes(&[(
-        "raw/t",
-        "version: 1\ntable: raw/t\nzzzzzz: 1\nsource: { path: t, format: csv, zzzzzz: 1 }\ncolumns: [{ name: a, type: int, zzzzzz: 1 }]\n\
-         rules: [{ name: r, check: a > 0, zzzzzz: 1 }]\n",
-    )]);
+    let found = mistakes(&[
+        (
+            "raw/t",
+            "version: 1\ntable: raw/t\nzzzzzz: 1\nsource: { path: t, format: csv, zzzzzz: 1 }\ncolumns: [{ name: a, type: int, zzzzzz: 1 }]\n\
+             rules: [{ name: r, check: a > 0, zzzzzz: 1 }]\n",
+        ),
+        (
+            "silver/t",
+            "version: 1\ntable: silver/t\nfrom: raw/t\nsource_table: public.t\nhistory: { zzzzzz: 1 }\nprimary_key: [a]\n\
+             columns: [{ name: a, type: int }]\n",
+        ),
+    ]);
     let lists: Vec<&str> = found.lines().filter_map(|line| line.trim().strip_prefix("help: keys of ")).collect();
-    assert_eq!(lists.len(), 4, "{found}");
+    assert_eq!(lists.len(), 5, "{found}");
     for list in lists {
         let (_, keys) = list.split_once(" are ").expect("a list");
         for key in keys.split(", ") {

@@ -55,7 +55,7 @@ pub async fn run_tables(context: &Context, args: &TablesArgs) -> Result<Exit> {
             Declared { layer: contract.table.layer(), keys: contract.primary_key.clone(), from: origin(contract) };
         grid.push(row(&lake, &name, &layout::table(&contract.table), declared).await?);
     }
-    for contract in lake.catalog.tables().iter().filter(|contract| contract.files().is_some()) {
+    for contract in lake.catalog.tables().iter().filter(|contract| contract.has_quarantine()) {
         let folder = layout::quarantine(&contract.table);
         if lake.table(&folder).await?.is_some() {
             let from = vec![contract.table.to_string()];
@@ -96,7 +96,7 @@ async fn row(lake: &Lake, name: &str, folder: &str, declared: Declared<'_>) -> R
 fn origin(contract: &Contract) -> Vec<String> {
     match &contract.origin {
         Origin::Files(source) => vec![source.path.clone()],
-        Origin::Derived(derivation) => derivation.inputs.values().map(ToString::to_string).collect(),
+        _ => contract.sources().into_iter().map(ToString::to_string).collect(),
     }
 }
 

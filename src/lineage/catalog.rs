@@ -10,7 +10,7 @@ use super::{Inputs, Problem, analyse, visible};
 use crate::catalog::{Catalog, Diagnostic};
 use crate::error::{Error, Result};
 use crate::name::TableName;
-use crate::schema::arrow::ingested_schema;
+use crate::schema::arrow::stored_schema;
 use crate::schema::{Body, Contract};
 
 /// Plans every derived table over the columns that its sources have by their contracts. What is derived from a table
@@ -21,7 +21,7 @@ pub fn check_catalog(catalog: &Catalog) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for contract in catalog.tables() {
         let Some(derivation) = contract.derivation() else {
-            seen.insert(&contract.table, visible(&ingested_schema(contract)));
+            seen.insert(&contract.table, visible(&stored_schema(contract)));
             continue;
         };
         let mut inputs = Inputs::new();
@@ -67,7 +67,7 @@ fn diagnostic(contract: &Contract, problem: Problem) -> Diagnostic {
 pub fn planned_schema(catalog: &Catalog, table: &TableName) -> Result<SchemaRef> {
     let contract = catalog.get(table).ok_or_else(|| Error::not_found(format!("there is no contract for {table}")))?;
     let Some(derivation) = contract.derivation() else {
-        return Ok(visible(&ingested_schema(contract)));
+        return Ok(visible(&stored_schema(contract)));
     };
     let mut inputs = Inputs::new();
     for (name, source) in &derivation.inputs {

@@ -39,7 +39,7 @@ pub(crate) fn derived(table: &str, inputs: &[(&str, &str)], sql: &str) -> Contra
 fn derivation(contract: &mut Contract) -> &mut Derivation {
     match &mut contract.origin {
         Origin::Derived(derivation) => derivation,
-        Origin::Files(_) => unreachable!(),
+        _ => unreachable!(),
     }
 }
 

@@ -101,7 +101,8 @@ pub fn targets(lake: &Lake, only: &[TableName]) -> Result<Vec<Arc<Contract>>> {
         let contract = lake.catalog.get(name);
         let contract = contract.ok_or_else(|| Error::not_found(format!("no contract declares {name}")))?;
         if contract.derivation().is_none() {
-            return Err(Error::invalid(format!("{name} is fed by files, not by other tables"))
+            let fed_by = if contract.files().is_some() { "files" } else { "change events" };
+            return Err(Error::invalid(format!("{name} is fed by {fed_by}, not by other tables"))
                 .remedy("name a derived table, or none for all of them"));
         }
     }

@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, Ident, visit_expressions_
 use crate::arithmetic;
 use crate::cast::arrow_type;
 use crate::error::{Error, Result};
-use crate::schema::{Contract, OnFail, Rule};
+use crate::schema::{Contract, OP, OnFail, Rule};
 
 /// The word before the name of a text as it came. Texts are columns named `raw.<column>`, without a qualifier: DataFusion
 /// refuses a schema in which a name stands with and without one.
@@ -111,9 +111,19 @@ fn covers(contract: &Contract, rule: &Rule) -> Result<Vec<usize>> {
 fn input_schema(contract: &Contract, raw: &[usize]) -> Result<(SchemaRef, DFSchema)> {
     let typed = contract.columns.iter().map(|column| Field::new(&column.name, arrow_type(&column.data_type), true));
     let texts = raw.iter().map(|index| Field::new(raw_name(&contract.columns[*index].name), DataType::Utf8, true));
-    let schema: SchemaRef = Arc::new(Schema::new(typed.chain(texts).collect::<Vec<_>>()));
+    let variables = variables(contract).into_iter().map(|(name, data_type)| Field::new(name, data_type, true));
+    let schema: SchemaRef = Arc::new(Schema::new(typed.chain(texts).chain(variables).collect::<Vec<_>>()));
     let planned = DFSchema::try_from(Arc::clone(&schema)).map_err(|error| explained(&error).within(&contract.table))?;
     Ok((schema, planned))
+}
+
+/// What rules of a table of changes may name beside columns: names without a qualifier, as those of raw texts. A column of
+/// the contract comes before a variable of its name.
+pub(super) fn variables(contract: &Contract) -> Vec<(String, DataType)> {
+    let Some(source) = contract.changes() else { return Vec::new() };
+    let is_column = |name: &str| contract.columns.iter().any(|column| column.name.eq_ignore_ascii_case(name));
+    let names = source.variables().into_iter().filter(|name| !is_column(name.split('.').next().unwrap_or(name)));
+    names.map(|name| if name == OP { (name, DataType::Utf8) } else { (name, DataType::Int64) }).collect()
 }
 
 struct Parsed {
@@ -141,14 +151,18 @@ fn parse(contract: &Contract, rule: &Rule, state: &SessionState, schema: &DFSche
             .remedy("write a condition, such as fare >= 0"));
     }
     let (mut columns, mut raw_columns) = (BTreeSet::new(), BTreeSet::new());
+    let mut names_variable = false;
+    let variables = variables(contract);
     for column in expr.column_refs() {
         if let Some(index) = position(contract, &column.name) {
             columns.insert(index);
         } else if let Some(index) = column.name.strip_prefix("raw.").and_then(|name| position(contract, name)) {
             raw_columns.insert(index);
+        } else {
+            names_variable |= variables.iter().any(|(name, _)| *name == column.name);
         }
     }
-    if columns.is_empty() && raw_columns.is_empty() {
+    if columns.is_empty() && raw_columns.is_empty() && !names_variable {
         return Err(Error::invalid("the check names no column").remedy("write a condition over columns of the table"));
     }
     // Planning once finds what cannot be evaluated row by row: subqueries, aggregates, window functions.
@@ -176,6 +190,7 @@ fn resolve_names(contract: &Contract, expr: &mut SqlExpr) {
         let found = exact.or_else(|| alike.next().filter(|_| alike.next().is_none()))?;
         Some(Ident::with_quote('"', found))
     };
+    let variables = variables(contract);
     let _ = visit_expressions_mut(expr, |part: &mut SqlExpr| {
         match part {
             SqlExpr::Identifier(ident) => {
@@ -188,6 +203,11 @@ fn resolve_names(contract: &Contract, expr: &mut SqlExpr) {
                     let name = resolved(name).unwrap_or_else(|| name.clone());
                     *part = SqlExpr::Identifier(Ident::with_quote('"', raw_name(&name.value)));
                 }
+                [qualifier, name] if variable(&variables, qualifier, name).is_some() => {
+                    if let Some(variable) = variable(&variables, qualifier, name) {
+                        *part = SqlExpr::Identifier(Ident::with_quote('"', variable));
+                    }
+                }
                 [first, ..] => {
                     if let Some(better) = resolved(first) {
                         *first = better;
@@ -199,6 +219,12 @@ fn resolve_names(contract: &Contract, expr: &mut SqlExpr) {
         }
         ControlFlow::<()>::Continue(())
     });
+}
+
+/// The variable that a compound name means.
+fn variable<'v>(variables: &'v [(String, DataType)], qualifier: &Ident, name: &Ident) -> Option<&'v str> {
+    let wanted = format!("{}.{}", qualifier.value, name.value);
+    variables.iter().map(|(variable, _)| variable.as_str()).find(|variable| variable.eq_ignore_ascii_case(&wanted))
 }
 
 /// DataFusion's error as one of ours: the contract is wrong.

@@ -104,6 +104,18 @@ pub fn ingested_schema(contract: &Contract) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
+/// The columns of a table that no SQL makes, as it is stored. A table of changes has its declared columns and one for each
+/// field of `sequence_by`; a history has what its contract declares.
+#[must_use]
+pub fn stored_schema(contract: &Contract) -> SchemaRef {
+    let Some(source) = contract.changes() else {
+        return if contract.files().is_some() { ingested_schema(contract) } else { declared_schema(contract) };
+    };
+    let mut fields: Vec<Field> = contract.columns.iter().map(field).collect();
+    fields.extend(source.sequence_columns().into_iter().map(|name| Field::new(name, DataType::Int64, false)));
+    Arc::new(Schema::new(fields))
+}
+
 /// The column type that holds every value of an Arrow type. Unsigned integers become int64, as results of SQL do.
 ///
 /// # Errors

@@ -16,6 +16,8 @@ fn canonical(contract: &Contract) -> Value {
     let origin = match &contract.origin {
         Origin::Files(source) => json!({ "files": source }),
         Origin::Derived(derivation) => json!({ "derived": derived(derivation) }),
+        Origin::Changes(source) => json!({ "changes": source }),
+        Origin::History { of } => json!({ "history": of }),
     };
     let columns: Vec<Value> = contract.columns.iter().map(column).collect();
     sorted(json!({

@@ -52,6 +52,77 @@ pub enum Origin {
     Files(Source),
     /// Other tables, through SQL or a named transform.
     Derived(Derivation),
+    /// Change events of one table of a database: the newest row of each key.
+    Changes(ChangeSource),
+    /// The history of a table of changes, kept beside it. Such a contract stands in no file: the catalog makes it.
+    History {
+        /// The table whose history it is.
+        of: TableName,
+    },
+}
+
+/// Change events of one table of a database, and how they come to rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChangeSource {
+    /// The table that keeps the events.
+    pub from: TableName,
+    /// The table of the database, as events name it: `<schema>.<table>`.
+    pub source_table: String,
+    /// Fields of events that order the changes, most significant first: of [`SEQUENCE_FIELDS`].
+    pub sequence_by: Vec<String>,
+    /// The table of the history, if one is kept.
+    pub history: Option<HistorySpec>,
+    /// What stands in place of a value that was not sent because it had not changed.
+    pub unavailable_value: String,
+}
+
+/// Where the history of a table of changes is kept, and of what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HistorySpec {
+    /// The table.
+    pub table: TableName,
+    /// Columns whose change opens a new version.
+    pub track: Vec<String>,
+}
+
+/// Fields of a change event that `sequence_by` may name.
+pub const SEQUENCE_FIELDS: [&str; 3] = ["source.ts_ms", "source.lsn", "source.txId"];
+
+/// What `sequence_by` is when it is not declared.
+pub const DEFAULT_SEQUENCE: [&str; 2] = ["source.ts_ms", "source.lsn"];
+
+/// What a change does, as rules of a table of changes see it: Debezium's letter.
+pub const OP: &str = "op";
+
+/// What Debezium sends in place of a value that it does not have, unless it is told otherwise.
+pub const UNAVAILABLE_VALUE: &str = "__debezium_unavailable_value";
+
+/// The column that holds a field of `sequence_by`: `_` and the field's last part.
+#[must_use]
+pub fn sequence_column(field: &str) -> String {
+    format!("_{}", field.rsplit('.').next().unwrap_or(field))
+}
+
+impl ChangeSource {
+    /// The columns that hold the fields of `sequence_by`.
+    #[must_use]
+    pub fn sequence_columns(&self) -> Vec<String> {
+        self.sequence_by.iter().map(|field| sequence_column(field)).collect()
+    }
+
+    /// The fields that are known of every change: those of `sequence_by`, and the default ones.
+    #[must_use]
+    pub fn fields(&self) -> Vec<&str> {
+        let declared = self.sequence_by.iter().map(String::as_str);
+        let others = DEFAULT_SEQUENCE.into_iter().filter(|field| !self.sequence_by.iter().any(|known| known == field));
+        declared.chain(others).collect()
+    }
+
+    /// What rules may name beside columns.
+    #[must_use]
+    pub fn variables(&self) -> Vec<String> {
+        std::iter::once(OP).chain(self.fields()).map(str::to_owned).collect()
+    }
 }
 
 /// Files of the landing zone and how to read them.
@@ -291,8 +362,25 @@ pub struct Column {
     pub on_overlap: OnOverlap,
     /// Infinite dates and timestamps of databases.
     pub on_infinity: OnInfinity,
+    /// How text stands for bytes, or for the digits of a decimal; none when it was not declared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<Encoding>,
     /// What the column is, for people.
     pub description: Option<String>,
+}
+
+/// How text stands for bytes. For a decimal the bytes are its digits as one whole number, most significant byte first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoding {
+    /// The text itself, in UTF-8.
+    Text,
+    /// Two hexadecimal digits a byte.
+    Hex,
+    /// Base64.
+    Base64,
+    /// Base64 with the alphabet for URLs.
+    Base64Url,
 }
 
 /// Column types. `timestamp` is an instant in microseconds UTC.
@@ -413,7 +501,7 @@ impl Contract {
     pub fn files(&self) -> Option<&Source> {
         match &self.origin {
             Origin::Files(source) => Some(source),
-            Origin::Derived(_) => None,
+            Origin::Derived(_) | Origin::Changes(_) | Origin::History { .. } => None,
         }
     }
 
@@ -428,8 +516,43 @@ impl Contract {
     pub fn derivation(&self) -> Option<&Derivation> {
         match &self.origin {
             Origin::Derived(derivation) => Some(derivation),
-            Origin::Files(_) => None,
+            Origin::Files(_) | Origin::Changes(_) | Origin::History { .. } => None,
         }
+    }
+
+    /// The source of changes, if the table holds the newest row of each key of a database's table.
+    #[must_use]
+    pub fn changes(&self) -> Option<&ChangeSource> {
+        match &self.origin {
+            Origin::Changes(source) => Some(source),
+            Origin::Files(_) | Origin::Derived(_) | Origin::History { .. } => None,
+        }
+    }
+
+    /// The table whose history this one is.
+    #[must_use]
+    pub fn history_of(&self) -> Option<&TableName> {
+        match &self.origin {
+            Origin::History { of } => Some(of),
+            Origin::Files(_) | Origin::Derived(_) | Origin::Changes(_) => None,
+        }
+    }
+
+    /// The tables that its rows come from; none for a table that is fed by files.
+    #[must_use]
+    pub fn sources(&self) -> Vec<&TableName> {
+        match &self.origin {
+            Origin::Files(_) => Vec::new(),
+            Origin::Derived(derivation) => derivation.inputs.values().collect(),
+            Origin::Changes(source) => vec![&source.from],
+            Origin::History { of } => vec![of],
+        }
+    }
+
+    /// Whether records that it refuses go to a quarantine table of its own.
+    #[must_use]
+    pub fn has_quarantine(&self) -> bool {
+        matches!(self.origin, Origin::Files(_) | Origin::Changes(_))
     }
 
     /// The declared column of that name.
@@ -469,6 +592,7 @@ impl Column {
             on_gap: OnGap::Reject,
             on_overlap: OnOverlap::Earlier,
             on_infinity: OnInfinity::Reject,
+            encoding: None,
             description: None,
         }
     }

@@ -61,12 +61,7 @@ pub(super) struct Words<'w> {
     pub(super) of: &'w str,
     /// Keys that are taken.
     pub(super) known: &'w [&'w str],
-    /// Keys that are words of change data.
-    pub(super) later: &'w [&'w str],
 }
-
-/// What is said about the words of change data.
-pub(super) const NOT_YET: &str = "change data is not available yet";
 
 impl<'a> Fields<'a> {
     /// Reads a mapping, refusing keys that are unknown or occur twice.
@@ -79,9 +74,7 @@ impl<'a> Fields<'a> {
         let mut misspelt = Vec::new();
         for (key, value) in all {
             let name = key.name.as_str();
-            if words.later.contains(&name) {
-                report.error(key.at, format!("`{name}`: {NOT_YET}"));
-            } else if !words.known.contains(&name) {
+            if !words.known.contains(&name) {
                 let near = suggest::nearest(name, words.known.iter().copied());
                 misspelt.extend(near.map(str::to_owned));
                 let help = near

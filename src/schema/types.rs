@@ -80,6 +80,17 @@ impl ColumnType {
         matches!(self, Self::List(_) | Self::Struct(_) | Self::Map(..))
     }
 
+    /// Whether the type, or one that its values are made of, is what is asked for.
+    #[must_use]
+    pub fn holds(&self, wanted: &impl Fn(&Self) -> bool) -> bool {
+        match self {
+            Self::List(item) => item.holds(wanted),
+            Self::Struct(fields) => fields.iter().any(|(_, field)| field.holds(wanted)),
+            Self::Map(key, value) => key.holds(wanted) || value.holds(wanted),
+            leaf => wanted(leaf),
+        }
+    }
+
     /// Whether a table may be partitioned by the type: scalars whose text form is exact.
     #[must_use]
     pub const fn can_partition(&self) -> bool {

@@ -3,6 +3,7 @@
 //! Reading is lenient: a value that is wrong is reported and replaced by its default, so that one pass finds everything.
 //! [`Parsed::contract`] may be used only when [`Parsed::found`] holds no error.
 
+mod changes;
 mod checks;
 mod column;
 mod derive;
@@ -32,9 +33,26 @@ pub struct Parsed {
     pub found: Vec<Diagnostic>,
 }
 
-const FOR_FILES: [&str; 5] = ["source", "on_overwrite", "unknown_columns", "rules", "max_quarantine"];
-const FOR_DERIVED: [&str; 7] = ["from", "sql", "transform", "keep", "order_by", "recompute_by", "touched"];
-const KEYS: [&str; 20] = [
+// Keys that tables of some origins alone may have.
+const FOR_SOME: [(&str, &[Kind]); 16] = [
+    ("source", &[Kind::Files]),
+    ("on_overwrite", &[Kind::Files]),
+    ("max_quarantine", &[Kind::Files]),
+    ("unknown_columns", &[Kind::Files, Kind::Changes]),
+    ("rules", &[Kind::Files, Kind::Changes]),
+    ("sequence_by", &[Kind::Files, Kind::Changes]),
+    ("write_mode", &[Kind::Files, Kind::Derived]),
+    ("sql", &[Kind::Derived]),
+    ("transform", &[Kind::Derived]),
+    ("keep", &[Kind::Derived]),
+    ("order_by", &[Kind::Derived]),
+    ("recompute_by", &[Kind::Derived]),
+    ("touched", &[Kind::Derived]),
+    ("source_table", &[Kind::Changes]),
+    ("history", &[Kind::Changes]),
+    ("unavailable_value", &[Kind::Changes]),
+];
+const KEYS: [&str; 23] = [
     "version",
     "table",
     "description",
@@ -55,6 +73,9 @@ const KEYS: [&str; 20] = [
     "unknown_columns",
     "rules",
     "max_quarantine",
+    "source_table",
+    "history",
+    "unavailable_value",
 ];
 // What other tables of files may say and a table of change events may not.
 const NOT_FOR_EVENTS: [&str; 8] = [
@@ -67,7 +88,25 @@ const NOT_FOR_EVENTS: [&str; 8] = [
     "rules",
     "max_quarantine",
 ];
-const LATER: [&str; 2] = ["source_table", "history"];
+
+/// What a contract's keys say about where its rows come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Files,
+    Derived,
+    Changes,
+}
+
+impl Kind {
+    /// The tables of the kind, for people.
+    const fn tables(self) -> &'static str {
+        match self {
+            Self::Files => "tables fed by files (`source`)",
+            Self::Derived => "derived tables (`from`)",
+            Self::Changes => "tables of changes (`from` change events)",
+        }
+    }
+}
 
 /// Reads a contract.
 ///
@@ -114,21 +153,23 @@ fn contract(
         return None;
     }
     let known: Vec<&str> = KEYS.into_iter().chain(["properties"]).collect();
-    let fields = Fields::read(root, &Words { of: "a contract", known: &known, later: &LATER }, report)?;
+    let fields = Fields::read(root, &Words { of: "a contract", known: &known }, report)?;
     version(&fields, report);
     let named = table(&fields, expected, report).or_else(|| expected.cloned());
 
-    let is_derived = origin_kind(&fields, report);
-    refuse_misplaced(&fields, is_derived, report);
-    let origin = if is_derived {
-        Origin::Derived(derive::derivation(&fields, report))
-    } else {
-        Origin::Files(source::source(fields.get("source"), report))
+    let kind = origin_kind(&fields, report);
+    refuse_misplaced(&fields, kind, report);
+    let origin = match kind {
+        Kind::Files => Origin::Files(source::source(fields.get("source"), report)),
+        Kind::Derived => Origin::Derived(derive::derivation(&fields, report)),
+        Kind::Changes => Origin::Changes(changes::source(&fields, named.as_ref(), report)?),
     };
     let format = match &origin {
         Origin::Files(source) => Some(source.format),
-        Origin::Derived(_) => None,
+        Origin::Changes(_) => Some(Format::Debezium),
+        Origin::Derived(_) | Origin::History { .. } => None,
     };
+    let (is_events, is_changes) = (kind == Kind::Files && format == Some(Format::Debezium), kind == Kind::Changes);
     let names = |key: &str, report: &mut Report<'_>| -> Vec<String> {
         fields.get(key).map(|node| read::names(node, "a list of columns", report)).unwrap_or_default()
     };
@@ -141,12 +182,12 @@ fn contract(
         write_mode: fields.get("write_mode").and_then(|node| write_mode(node, report)).unwrap_or_default(),
         primary_key: names("primary_key", report),
         partition_by: names("partition_by", report),
-        sequence_by: names("sequence_by", report),
+        sequence_by: if is_changes { Vec::new() } else { names("sequence_by", report) },
         on_overwrite: fields.get("on_overwrite").and_then(|node| on_overwrite(node, report)).unwrap_or_default(),
         unknown_columns: fields
             .get("unknown_columns")
             .and_then(|node| unknown_columns(node, report))
-            .unwrap_or(UnknownColumns::Rescue),
+            .unwrap_or(if is_changes { UnknownColumns::Ignore } else { UnknownColumns::Rescue }),
         rules: fields.get("rules").map(|node| rules(node, report)).unwrap_or_default(),
         max_quarantine: fields.get("max_quarantine").and_then(|node| threshold(node, report)),
         properties: fields.get("properties").map(|node| properties(node, report)).unwrap_or_default(),
@@ -154,7 +195,7 @@ fn contract(
         file: file.to_owned(),
         positions: root.positions(text),
     };
-    if format == Some(Format::Debezium) {
+    if is_events {
         keep_events(&mut contract, &fields, report);
     }
     checks::check(&contract, &fields, report);
@@ -240,16 +281,23 @@ pub(super) fn table_name(node: &Node, report: &mut Report<'_>) -> Option<TableNa
     }
 }
 
-// Whether the table is derived; says so when the contract does not decide it.
-fn origin_kind(fields: &Fields<'_>, report: &mut Report<'_>) -> bool {
+// Where the rows come from; says so when the contract does not decide it.
+fn origin_kind(fields: &Fields<'_>, report: &mut Report<'_>) -> Kind {
+    let from = || if is_of_changes(fields) { Kind::Changes } else { Kind::Derived };
     match (fields.key_at("source"), fields.key_at("from")) {
         (Some(_), Some(from)) => {
             report.help(from, "a table has `source` or `from`, not both", "`source` reads files, `from` reads tables");
-            false
+            Kind::Files
         }
-        (Some(_), None) => false,
-        (None, Some(_)) => true,
-        (None, None) if !(fields.lacks("source") && fields.lacks("from")) => !fields.lacks("from"),
+        (Some(_), None) => Kind::Files,
+        (None, Some(_)) => from(),
+        (None, None) if !(fields.lacks("source") && fields.lacks("from")) => {
+            if fields.lacks("from") {
+                Kind::Files
+            } else {
+                from()
+            }
+        }
         (None, None) => {
             let at = fields.key_at("table").unwrap_or(At::START);
             report.help(
@@ -257,28 +305,32 @@ fn origin_kind(fields: &Fields<'_>, report: &mut Report<'_>) -> bool {
                 "the contract does not say where the rows come from",
                 "add `source: { path: ..., format: csv }` for files, or `from: <layer>/<table>` and `sql` for a derived table",
             );
-            FOR_DERIVED.iter().any(|key| fields.key_at(key).is_some())
+            let has = |kinds: &[Kind]| FOR_SOME.iter().any(|(key, of)| *of == kinds && fields.key_at(key).is_some());
+            match (has(&[Kind::Derived]), has(&[Kind::Changes])) {
+                (true, _) => Kind::Derived,
+                (false, true) => Kind::Changes,
+                (false, false) => Kind::Files,
+            }
         }
     }
 }
 
-fn refuse_misplaced(fields: &Fields<'_>, is_derived: bool, report: &mut Report<'_>) {
-    let (wrong, has, lacks) = if is_derived {
-        (&FOR_FILES[1..], "derived tables (`from`)", "tables fed by files (`source`)")
-    } else {
-        (&FOR_DERIVED[1..], "tables fed by files (`source`)", "derived tables (`from`)")
-    };
-    for key in wrong {
-        if let Some(at) = fields.key_at(key) {
-            report.error(at, format!("`{key}` is for {lacks}, not for {has}"));
-        }
-    }
-    if is_derived && let Some(at) = fields.key_at("sequence_by") {
-        report.help(
-            at,
-            format!("`sequence_by` is for {lacks}, not for {has}"),
-            "`keep` with `order_by` decides which row of a key stays",
-        );
+// A table with `from` holds changes when it says so, or says what only such a table can mean.
+fn is_of_changes(fields: &Fields<'_>) -> bool {
+    let has = |key: &str| fields.key_at(key).is_some() || !fields.lacks(key);
+    let has_transform = has("sql") || has("transform");
+    has("source_table") || has("history") || (!has_transform && (has("sequence_by") || has("rules")))
+}
+
+fn refuse_misplaced(fields: &Fields<'_>, kind: Kind, report: &mut Report<'_>) {
+    for (key, kinds) in FOR_SOME {
+        // Of `source` and `from` together it was said that they do not go together.
+        let is_told = key == "source" || kinds.contains(&kind);
+        let Some(at) = fields.key_at(key).filter(|_| !is_told) else { continue };
+        let lacks = kinds.iter().map(|kind| kind.tables()).collect::<Vec<_>>().join(" and ");
+        let message = format!("`{key}` is for {lacks}, not for {}", kind.tables());
+        let help = (key == "sequence_by").then(|| "`keep` with `order_by` decides which row of a key stays".to_owned());
+        report.add(at, message, help);
     }
 }
 
@@ -306,7 +358,7 @@ fn rules(node: &Node, report: &mut Report<'_>) -> Vec<Rule> {
     const KNOWN: [&str; 4] = ["name", "check", "on_fail", "covers"];
     let mut rules: Vec<Rule> = Vec::new();
     for item in read::list(node, "a list of rules", report) {
-        let Some(fields) = Fields::read(item, &Words { of: "a rule", known: &KNOWN, later: &[] }, report) else {
+        let Some(fields) = Fields::read(item, &Words { of: "a rule", known: &KNOWN }, report) else {
             continue;
         };
         let name = fields.get("name").and_then(|node| {

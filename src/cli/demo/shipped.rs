@@ -9,12 +9,20 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 
 /// The shipped contracts, by their paths.
-pub const CONTRACTS: [(&str, &str); 5] = [
+pub const CONTRACTS: [(&str, &str); 13] = [
     ("raw/trips.yaml", include_str!("../../../schemas/raw/trips.yaml")),
     ("raw/flights.yaml", include_str!("../../../schemas/raw/flights.yaml")),
     ("aggregate/trips.yaml", include_str!("../../../schemas/aggregate/trips.yaml")),
     ("curated/trips_daily.yaml", include_str!("../../../schemas/curated/trips_daily.yaml")),
     ("bronze/shop.yaml", include_str!("../../../schemas/bronze/shop.yaml")),
+    ("silver/customers.yaml", include_str!("../../../schemas/silver/customers.yaml")),
+    ("silver/products.yaml", include_str!("../../../schemas/silver/products.yaml")),
+    ("silver/orders.yaml", include_str!("../../../schemas/silver/orders.yaml")),
+    ("silver/order_items.yaml", include_str!("../../../schemas/silver/order_items.yaml")),
+    ("gold/daily_revenue.yaml", include_str!("../../../schemas/gold/daily_revenue.yaml")),
+    ("gold/product_ranks.yaml", include_str!("../../../schemas/gold/product_ranks.yaml")),
+    ("gold/customer_ltv.yaml", include_str!("../../../schemas/gold/customer_ltv.yaml")),
+    ("gold/audit_order_total_mismatch.yaml", include_str!("../../../schemas/gold/audit_order_total_mismatch.yaml")),
 ];
 
 /// The host's settings and the functions' bindings, by their paths.

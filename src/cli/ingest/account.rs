@@ -195,8 +195,7 @@ fn fed(lake: &Lake, landed: &BTreeSet<String>) -> BTreeSet<TableName> {
     let mut fed: BTreeSet<TableName> = claims.map(|(contract, _)| contract.table.clone()).collect();
     // Sources come before what is derived from them.
     for contract in lake.catalog.tables() {
-        let inputs = contract.derivation().map(|derivation| derivation.inputs.values());
-        if inputs.into_iter().flatten().any(|input| fed.contains(input)) {
+        if contract.sources().into_iter().any(|source| fed.contains(source)) {
             fed.insert(contract.table.clone());
         }
     }

@@ -183,7 +183,7 @@ impl SchemaProvider for LakeSchema {
         let contracts = self.lake.catalog.tables().iter();
         contracts
             .filter(|contract| contract.table.layer() == self.layer)
-            .filter(|contract| self.part == Part::Tables || contract.files().is_some())
+            .filter(|contract| self.part == Part::Tables || contract.has_quarantine())
             .map(|contract| contract.table.table().to_owned())
             .collect()
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// The compact form of valid JSON text.
-pub(super) fn compact(text: &str) -> Cow<'_, str> {
+pub(crate) fn compact(text: &str) -> Cow<'_, str> {
     let is_compact = !text.bytes().any(|byte| matches!(byte, b'\\' | b' ' | b'\t' | b'\r' | b'\n'));
     if is_compact {
         return Cow::Borrowed(text);

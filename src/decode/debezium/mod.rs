@@ -9,6 +9,7 @@ mod members;
 mod record;
 mod rows;
 
+pub(crate) use compact::compact;
 pub use event::{Facts, Kind, read};
 pub use files::EventFile;
 pub use record::{RecordKey, record_line};

@@ -183,7 +183,7 @@ async fn upkeep(
 ) -> Result<bool> {
     let Some(table) = lake.table(folder).await? else { return Ok(false) };
     let contract = contract.map(AsRef::as_ref);
-    let ingested = contract.filter(|contract| contract.derivation().is_none());
+    let ingested = contract.filter(|contract| contract.files().is_some());
     let upkeep = Upkeep { lake, table, contract, ingested, now, deadline };
     done.compacted = compact_table(lake, &upkeep.table, deadline).await?;
     if !upkeep.is_over() {

@@ -6,6 +6,7 @@ use super::super::model::{Contract, OnOverwrite, Origin, WriteMode};
 use super::super::node::{Key, Node};
 use super::super::read::{Fields, Report};
 use super::super::suggest;
+use super::changes;
 
 // Properties that readers and writers of Delta know and that leave the table readable by everybody.
 const PROPERTIES: [&str; 14] = [
@@ -67,7 +68,10 @@ pub(super) fn check(contract: &Contract, fields: &Fields<'_>, report: &mut Repor
     match &contract.origin {
         Origin::Files(_) => files(contract, fields, report),
         Origin::Derived(_) => derived(contract, fields, report),
+        Origin::Changes(_) => changes::check(contract, fields, report),
+        Origin::History { .. } => {}
     }
+    covers(contract, report);
     let table_at = fields.key_at("table").unwrap_or(At::START);
     if contract.write_mode == WriteMode::Upsert && contract.primary_key.is_empty() {
         let at = fields.get("write_mode").map_or(table_at, |node| node.at);
@@ -105,13 +109,6 @@ fn files(contract: &Contract, fields: &Fields<'_>, report: &mut Report<'_>) {
     } else if contract.columns.is_empty() && fields.get("columns").is_some() && report.found.is_empty() {
         report.error(place("columns"), "`columns` is empty");
     }
-    for (rule_index, rule) in contract.rules.iter().enumerate() {
-        for (index, name) in rule.covers.iter().enumerate() {
-            if contract.column(name).is_none() {
-                unknown_column(contract, &format!("rules[{rule_index}].covers[{index}]"), name, &[], report);
-            }
-        }
-    }
     let upserts = contract.write_mode == WriteMode::Upsert;
     if !upserts && !contract.sequence_by.is_empty() {
         report.warn(
@@ -139,6 +136,17 @@ fn files(contract: &Contract, fields: &Fields<'_>, report: &mut Report<'_>) {
                 format!("key column `{name}` may be null: all rows with null there are one key"),
                 "add `nullable: false` to the column",
             );
+        }
+    }
+}
+
+// Columns for whose faults a rule speaks.
+fn covers(contract: &Contract, report: &mut Report<'_>) {
+    for (rule_index, rule) in contract.rules.iter().enumerate() {
+        for (index, name) in rule.covers.iter().enumerate() {
+            if contract.column(name).is_none() {
+                unknown_column(contract, &format!("rules[{rule_index}].covers[{index}]"), name, &[], report);
+            }
         }
     }
 }
@@ -216,7 +224,8 @@ fn columns_exist(contract: &Contract, report: &mut Report<'_>) {
     }
 }
 
-fn unknown_column(contract: &Contract, path: &str, name: &str, beyond: &[&str], report: &mut Report<'_>) {
+/// Reports a name that is no column.
+pub(super) fn unknown_column(contract: &Contract, path: &str, name: &str, beyond: &[&str], report: &mut Report<'_>) {
     let known: Vec<&str> =
         contract.columns.iter().map(|column| column.name.as_str()).chain(beyond.iter().copied()).collect();
     let help = suggest::did_you_mean(name, known.iter().copied())

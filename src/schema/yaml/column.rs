@@ -4,12 +4,12 @@ use std::str::FromStr;
 
 use super::super::diagnostic::At;
 use super::super::lineage;
-use super::super::model::{Column, ColumnType, Format, OnGap, OnInfinity, OnOverlap, Rounding, TimeUnit};
+use super::super::model::{Column, ColumnType, Encoding, Format, OnGap, OnInfinity, OnOverlap, Rounding, TimeUnit};
 use super::super::node::Node;
 use super::super::read::{self, Fields, Report, Words};
 use super::super::suggest;
 
-const KNOWN: [&str; 20] = [
+const KNOWN: [&str; 21] = [
     "name",
     "type",
     "from",
@@ -29,6 +29,7 @@ const KNOWN: [&str; 20] = [
     "on_gap",
     "on_overlap",
     "on_infinity",
+    "encoding",
     "description",
 ];
 
@@ -39,7 +40,7 @@ const FOR_DERIVED: [&str; 4] = ["name", "type", "nullable", "description"];
 pub(super) fn columns(node: &Node, format: Option<Format>, report: &mut Report<'_>) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
     for item in read::list(node, "a list of columns", report) {
-        let Some(fields) = Fields::read(item, &Words { of: "a column", known: &KNOWN, later: &[] }, report) else {
+        let Some(fields) = Fields::read(item, &Words { of: "a column", known: &KNOWN }, report) else {
             continue;
         };
         let Some(column) = column(item.at, &fields, format, report) else { continue };
@@ -173,6 +174,15 @@ fn settings(fields: &Fields<'_>, column: &mut Column, report: &mut Report<'_>) {
         column.rounding = read::word(node, "rounding", &words, report).unwrap_or_default();
     }
     times(fields, column, report);
+    if let Some(node) = fields.get("encoding") {
+        let words = [
+            ("text", Encoding::Text),
+            ("hex", Encoding::Hex),
+            ("base64", Encoding::Base64),
+            ("base64url", Encoding::Base64Url),
+        ];
+        column.encoding = read::word(node, "encoding", &words, report);
+    }
 }
 
 fn separators(fields: &Fields<'_>, column: &mut Column, report: &mut Report<'_>) {
@@ -260,6 +270,7 @@ fn applicable(fields: &Fields<'_>, data_type: &ColumnType, format: Format, repor
     let is_clock = matches!(data_type, T::Timestamp | T::TimestampNtz);
     let is_instant = matches!(data_type, T::Timestamp);
     let scalar = !data_type.is_nested();
+    let has_bytes = data_type.holds(&|leaf| matches!(leaf, T::Binary | T::Decimal(..)));
     for (key, applies, wanted) in [
         ("max_length", matches!(data_type, T::String), "string"),
         ("trim", matches!(data_type, T::String), "string"),
@@ -276,6 +287,7 @@ fn applicable(fields: &Fields<'_>, data_type: &ColumnType, format: Format, repor
         ("on_overlap", is_instant, "timestamp"),
         ("default", scalar, "scalar"),
         ("null_values", scalar, "scalar"),
+        ("encoding", has_bytes, "binary and decimal"),
     ] {
         if !applies && let Some(at) = fields.key_at(key) {
             report.error(at, format!("`{key}` is for {wanted} columns, this one is {data_type}"));

@@ -89,7 +89,7 @@ fn body(fields: &Fields<'_>, report: &mut Report<'_>) -> Body {
                 report.help(
                     at,
                     "a table with `from` has neither `sql` nor `transform`",
-                    "write `sql: select * from input`",
+                    "write `sql: select * from input`, or `source_table: <schema>.<table>` for changes of a database's table",
                 );
             }
         }

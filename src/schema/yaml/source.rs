@@ -45,7 +45,7 @@ pub(super) fn source(node: Option<&Node>, report: &mut Report<'_>) -> Source {
     let mut source = Source::new("", Format::Csv);
     // Its absence was reported where the origin was decided.
     let Some(node) = node else { return source };
-    let Some(fields) = Fields::read(node, &Words { of: "`source`", known: &KNOWN, later: &[] }, report) else {
+    let Some(fields) = Fields::read(node, &Words { of: "`source`", known: &KNOWN }, report) else {
         return source;
     };
     match fields.get("path") {

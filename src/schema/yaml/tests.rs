@@ -1,3 +1,5 @@
+mod changes;
+
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
@@ -221,7 +223,7 @@ fn contracts_that_say_too_little() {
     "#);
     insta::assert_snapshot!(of_table("from: raw/t"), @r"
     3:1 error: a table with `from` has neither `sql` nor `transform`
-      write `sql: select * from input`
+      write `sql: select * from input`, or `source_table: <schema>.<table>` for changes of a database's table
     ");
     insta::assert_snapshot!(mistakes(&of_files("columns: []")), @"4:10 error: `columns` is empty");
     insta::assert_snapshot!(mistakes(&of_files("description: none")), @r"
@@ -238,7 +240,7 @@ fn keys_are_known_once_and_in_their_place() {
     5:1 error: unknown key `writeMode` in a contract
       did you mean `write_mode`?
     6:1 error: unknown key `zzz` in a contract
-      keys of a contract are version, table, description, source, from, sql, transform, columns, write_mode, primary_key, sequence_by, keep, order_by, partition_by, recompute_by, touched, on_overwrite, unknown_columns, rules, max_quarantine, properties
+      keys of a contract are version, table, description, source, from, sql, transform, columns, write_mode, primary_key, sequence_by, keep, order_by, partition_by, recompute_by, touched, on_overwrite, unknown_columns, rules, max_quarantine, source_table, history, unavailable_value, properties
     ");
     insta::assert_snapshot!(mistakes(&of_files("columns: [{ name: a, type: int }]\ncolumns: []\nsql: x\nkeep: first\nfrom: raw/u")), @r"
     5:1 error: key `columns` occurs twice in a contract
@@ -248,22 +250,10 @@ fn keys_are_known_once_and_in_their_place() {
       `source` reads files, `from` reads tables
     ");
     insta::assert_snapshot!(of_table("from: raw/t\nsql: select 1\nrules: []\non_overwrite: append\nsequence_by: [a]"), @r"
-    5:1 error: `rules` is for tables fed by files (`source`), not for derived tables (`from`)
+    5:1 error: `rules` is for tables fed by files (`source`) and tables of changes (`from` change events), not for derived tables (`from`)
     6:1 error: `on_overwrite` is for tables fed by files (`source`), not for derived tables (`from`)
-    7:1 error: `sequence_by` is for tables fed by files (`source`), not for derived tables (`from`)
+    7:1 error: `sequence_by` is for tables fed by files (`source`) and tables of changes (`from` change events), not for derived tables (`from`)
       `keep` with `order_by` decides which row of a key stays
-    ");
-}
-
-#[test]
-fn words_of_change_data_are_told_apart_from_mistakes() {
-    let text = "version: 1\ntable: bronze/shop\nsource: { format: debezium, path: \"shop/**\", topics: [a], epoch: 1 }\n\
-                source_table: public.customers\nhistory: {}\ncolumns: [{ name: a, type: int }]\n";
-    insta::assert_snapshot!(mistakes(text), @r"
-    4:1 error: `source_table`: change data is not available yet
-    5:1 error: `history`: change data is not available yet
-    6:1 error: `columns` is not for `format: debezium`
-      the columns of such a table are fixed and every event is kept whole; what is derived from it is typed and checked
     ");
 }
 
