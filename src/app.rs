@@ -14,13 +14,15 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::event::stream::StreamRecord;
-use crate::event::{self, FileEvent, Scope};
+use crate::event::{self, FileEvent, Refused, Scope};
 use crate::http::Steps;
 use crate::manifest::FileVersion;
+use crate::name::TableName;
 use crate::pipeline;
 use crate::pipeline::deliver::KeyOf;
 use crate::pipeline::lake::{Lake, Settings};
-use crate::queue::Queue;
+use crate::pipeline::{compared, reconcile};
+use crate::queue::{self, Queue};
 
 mod backends;
 
@@ -120,6 +122,26 @@ impl App {
     pub const fn queue(&self) -> &Queue {
         &self.queue
     }
+
+    async fn announce(&self, files: &[FileVersion]) -> Result<()> {
+        announce(&self.queue, &self.config.queue_name, files, &self.scope(), &*self.clock).await
+    }
+
+    /// A file that changes while this looks at it is left to its own event or to the next time.
+    async fn announce_at_rest(&self, lake: &Lake, found: Vec<FileVersion>) -> Result<usize> {
+        if found.is_empty() {
+            return Ok(0);
+        }
+        tokio::time::sleep(self.config.arrival_hold).await;
+        let mut at_rest = Vec::with_capacity(found.len());
+        for version in found {
+            if lake.landing.unchanged(&version).await? {
+                at_rest.push(version);
+            }
+        }
+        self.announce(&at_rest).await?;
+        Ok(at_rest.len())
+    }
 }
 
 fn report(value: &impl Serialize) -> Result<Value> {
@@ -184,8 +206,14 @@ impl Steps for App {
             .remedy("each one's reason was logged before this"))
     }
 
-    async fn backfill(&self, table: Option<&str>) -> Result<Value> {
-        let only = table.into_iter().map(str::parse).collect::<Result<_>>()?;
+    async fn derived(&self) -> Result<Vec<TableName>> {
+        let lake = self.lake().await?;
+        let derived = pipeline::backfill::targets(&lake, &[])?;
+        Ok(derived.iter().map(|contract| contract.table.clone()).collect())
+    }
+
+    async fn backfill(&self, table: Option<&TableName>) -> Result<Value> {
+        let only = table.into_iter().cloned().collect();
         let deadline = Some(self.clock.now() + BACKFILL_SLICE);
         let options = pipeline::backfill::BackfillOptions { only, verify: false, deadline };
         let done = pipeline::backfill::backfill(&self.lake().await?, &options, |_| {}).await?;
@@ -197,30 +225,43 @@ impl Steps for App {
             .remedy("each one's reason was logged before this"))
     }
 
-    /// A file that changes while this looks at it is left to its own event or to the next time.
-    async fn missing(&self) -> Result<Vec<FileVersion>> {
-        let lake = self.lake().await?;
-        let found = pipeline::reconcile::missing(&lake).await?;
-        if found.is_empty() {
-            return Ok(found);
-        }
-        tokio::time::sleep(self.config.arrival_hold).await;
-        let mut at_rest = Vec::with_capacity(found.len());
-        for version in found {
-            if lake.landing.unchanged(&version).await? {
-                at_rest.push(version);
-            }
-        }
-        Ok(at_rest)
+    async fn note_refused(&self, refused: &Refused) -> Result<()> {
+        let Refused { name, etag, bytes, error } = refused;
+        let source = FileVersion {
+            path: name.clone(),
+            etag: etag.clone().unwrap_or_default(),
+            bytes: bytes.unwrap_or_default(),
+            last_modified: chrono::DateTime::UNIX_EPOCH,
+            sequencer: None,
+        };
+        pipeline::notes::note_refused(&self.lake().await?, &source, &error.describe()).await.map(drop)
     }
 
-    async fn announce(&self, files: &[FileVersion]) -> Result<()> {
-        announce(&self.queue, &self.config.queue_name, files, &self.scope(), &*self.clock).await
+    async fn reconcile(&self) -> Result<usize> {
+        let lake = self.lake().await?;
+        let compared = match reconcile::compare(&lake).await {
+            Ok(compared) => compared,
+            Err(error) => {
+                compared::record(&lake, None, Some(&error)).await;
+                return Err(error);
+            }
+        };
+        let announced = self.announce_at_rest(&lake, compared.missing).await;
+        let failed = announced.as_ref().err().or(compared.unlisted.as_ref());
+        let found = (compared.left_out.as_slice(), announced.as_ref().map_or(0, |announced| *announced));
+        compared::record(&lake, Some(found), failed).await;
+        let announced = announced?;
+        match compared.unlisted {
+            // What comes after it was not listed. (A folder that cannot be read is told by the status, and hides no other.)
+            Some(error) if lake.landing.folder().is_none() => Err(error),
+            _ => Ok(announced),
+        }
     }
 
     async fn status(&self) -> Result<Value> {
         let mut status = pipeline::status::status(&self.lake().await?).await?;
         status.contracts = self.lake.broken().await;
+        status.queues = Some(queue::depths(&self.queue, &self.config.queue_name).await);
         report(&status)
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 pub use crate::secret::Secret;
+use crate::secret::presentable;
 
 mod azure;
 
@@ -70,6 +71,11 @@ pub const SETTINGS: &[Setting] = &[
     setting("AZURE_FEDERATED_TOKEN_FILE", "", "file with the token of a workload identity"),
     setting("IDENTITY_ENDPOINT", "", "where the managed identity's tokens are; set by the platform"),
     secret("IDENTITY_HEADER", "proof for that address; set by the platform"),
+    setting(
+        "ALLUVIUM_STORAGE_PATIENCE",
+        "",
+        "how long a call to a storage account is tried; unset: 60s in functions and hosts, 5s in commands that people wait for",
+    ),
     setting(
         "ALLUVIUM_AZURITE",
         "./node_modules/azurite/dist/src/azurite.js",
@@ -270,10 +276,10 @@ impl Config {
 
     /// A setting's value, if it was given and is not its default: for `doctor`. A secret is given as stars.
     #[must_use]
-    pub fn given(&self, setting: &Setting) -> Option<&str> {
+    pub fn given(&self, setting: &Setting) -> Option<String> {
         let given = self.given.get(setting.name).map(Secret::reveal);
         let given = given.filter(|text| !text.is_empty() && *text != setting.default);
-        given.map(|text| if setting.is_secret { "***" } else { text })
+        given.map(|text| if setting.is_secret { "***".to_owned() } else { shown(text) })
     }
 
     /// Names that were given and look like this program's but are not known, each with the known name nearest to it.
@@ -366,6 +372,14 @@ struct Values<'a> {
     given: &'a BTreeMap<String, Secret>,
 }
 
+/// A value as people may see it. Whoever leaves the scheme of a URL out may still have put a password into it.
+fn shown(text: &str) -> String {
+    match text.rsplit_once('@') {
+        Some((_, host)) if !text.contains("://") => format!("***@{host}"),
+        _ => presentable(text),
+    }
+}
+
 /// What a value must be, when it is not.
 type Expected = &'static str;
 
@@ -382,7 +396,7 @@ impl Values<'_> {
     fn parsed<T>(&self, name: &str, parse: impl FnOnce(&str) -> Result<T, Expected>) -> Result<T> {
         let text = self.text(name);
         parse(&text).map_err(|expected| {
-            Error::invalid(format!("{name} is `{text}`, expected {expected}"))
+            Error::invalid(format!("{name} is `{}`, expected {expected}", shown(&text)))
                 .remedy(format!("set {name}, or unset it"))
         })
     }
@@ -477,6 +491,10 @@ fn parse_duration(text: &str) -> Result<Duration, Expected> {
         _ => return Err(EXPECTED),
     };
     number.checked_mul(factor).map(Duration::from_millis).ok_or(EXPECTED)
+}
+
+fn parse_patience(text: &str) -> Result<Duration, Expected> {
+    parse_duration(text).ok().filter(|time| !time.is_zero()).ok_or("a time above 0, such as 5s or 1m")
 }
 
 fn parse_retention(text: &str) -> Result<Duration, Expected> {

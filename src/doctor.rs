@@ -11,7 +11,9 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::config::{Backend, Config, SETTINGS};
 use crate::error::{Error, Result};
 use crate::local::{Trigger, read_functions};
+use crate::pipeline::compared;
 use crate::queue;
+use crate::secret::presentable;
 
 mod azure;
 
@@ -60,9 +62,9 @@ impl Check {
 }
 
 /// Looks at settings, folders, contracts, functions and queues. Writes and deletes one empty probe file in each folder
-/// that the program writes to.
-pub async fn examine(config: &Config) -> Vec<Check> {
-    let mut checks = settings(config);
+/// that the program writes to. What is found is told as it is found.
+pub async fn examine(config: &Config, mut found: impl FnMut(Check)) {
+    settings(config).into_iter().for_each(&mut found);
     let mut folders = Vec::new();
     if config.storage_backend == Backend::Local {
         folders.extend([("landing zone", config.landing_folder()), ("lake", config.lake_folder())]);
@@ -71,7 +73,7 @@ pub async fn examine(config: &Config) -> Vec<Check> {
         folders.push(("queues", config.queue_folder()));
     }
     for (name, folder) in folders {
-        checks.push(match probe(&folder) {
+        found(match probe(&folder) {
             Ok(()) => Check::ok(name, format!("{} can be written", folder.display())),
             Err(error) => Check {
                 remedy: Some(
@@ -81,10 +83,44 @@ pub async fn examine(config: &Config) -> Vec<Check> {
             },
         });
     }
-    checks.extend(azure::examine(config).await);
-    checks.extend(contracts(config));
-    checks.extend(functions(config));
-    checks.extend(queues(config).await);
+    let lake_answers = azure::examine(config, &mut found).await;
+    contracts(config).into_iter().for_each(&mut found);
+    functions(config).into_iter().for_each(&mut found);
+    if lake_answers {
+        landed(config).await.into_iter().for_each(&mut found);
+    }
+    queues(config, &mut found).await;
+}
+
+/// What the last comparison of the landing zone with the ledger came to.
+async fn landed(config: &Config) -> Vec<Check> {
+    let name = "reconcile";
+    // Contracts that are wrong were told by whoever looked at them.
+    let lake = match Catalog::load(&config.schemas).ok() {
+        Some(catalog) => Backends::open(config, std::sync::Arc::new(SystemClock)).and_then(|open| open.lake(catalog)),
+        None => return Vec::new(),
+    };
+    let last = match lake {
+        Ok(lake) => compared::last(&lake).await,
+        Err(error) => Err(error),
+    };
+    let last = match last {
+        Ok(Some(last)) => last,
+        Ok(None) => return vec![Check::ok(name, "the landing zone was never compared with the ledger")],
+        Err(error) => return vec![Check::of_error(name, &error)],
+    };
+    let mut checks = vec![match &last.error {
+        Some(error) => Check::warn(
+            name,
+            format!("failed at {}: {error}", last.at.to_rfc3339()),
+            "it is tried again; see that the landing zone can be listed, then `alluvium status`",
+        ),
+        None => Check::ok(name, format!("the landing zone was compared with the ledger at {}", last.at.to_rfc3339())),
+    }];
+    checks.extend(last.left_out.iter().map(|entry| {
+        let remedy = "rename or remove it: nothing reads it; its neighbours have nothing to do with it";
+        Check::warn("landing zone: left out", entry.reason_with_name(), remedy)
+    }));
     checks
 }
 
@@ -190,23 +226,24 @@ fn led_to_the_queues(config: &Config, connection: &str) -> Option<Check> {
         |given: &str| ours.as_deref().is_some_and(|ours| ours.trim_end_matches('/') == given.trim_end_matches('/'));
     Some(match config.lookup(&name) {
         None => Check::ok(name, format!("not set; a function app needs it: {shown}")),
-        Some(given) if same(&given) => Check::ok(name, given),
+        Some(given) if same(&given) => Check::ok(name, presentable(&given)),
         Some(given) => Check::fail(
             name.clone(),
-            format!("{given}, but the queues are at {shown}"),
+            presentable(&format!("{given}, but the queues are at {shown}")),
             format!("set {name} and AZURE_QUEUE_ACCOUNT_URL to the same address"),
         ),
     })
 }
 
-async fn queues(config: &Config) -> Vec<Check> {
-    let mut checks = Vec::new();
+async fn queues(config: &Config, found: &mut impl FnMut(Check)) {
     // Settings that are wrong were told by whoever looked at the account.
-    let Ok(backends) = Backends::open(config, std::sync::Arc::new(SystemClock)) else { return checks };
+    let Ok(backends) = Backends::open(config, std::sync::Arc::new(SystemClock)) else { return };
     let queues = backends.queue();
-    for name in [config.queue_name.clone(), queue::poison(&config.queue_name)] {
+    let names = [config.queue_name.clone(), queue::poison(&config.queue_name)];
+    let depths = names.map(|name| async { (queues.depth(&name).await, name) });
+    for (depth, name) in futures::future::join_all(depths).await {
         let label = format!("queue {name}");
-        checks.push(match queues.depth(&name).await {
+        found(match depth {
             Ok(depth) if depth.total() > 0 && name.ends_with("-poison") => Check::warn(
                 label,
                 format!("{} messages failed too often", depth.total()),
@@ -216,7 +253,6 @@ async fn queues(config: &Config) -> Vec<Check> {
             Err(error) => Check::of_error(label, &error),
         });
     }
-    checks
 }
 
 #[cfg(test)]
@@ -236,6 +272,12 @@ mod tests {
 
     fn find<'a>(checks: &'a [Check], name: &str) -> &'a Check {
         checks.iter().find(|check| check.name == name).unwrap()
+    }
+
+    async fn examine(config: &Config) -> Vec<Check> {
+        let mut checks = Vec::new();
+        super::examine(config, |check| checks.push(check)).await;
+        checks
     }
 
     #[tokio::test]

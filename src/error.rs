@@ -5,7 +5,11 @@
 
 use std::fmt;
 
-use crate::secret::without_signatures;
+use crate::secret::presentable;
+
+mod cause;
+
+pub use cause::causes;
 
 /// What kind of trouble an [`Error`] is. A kind exists only where some caller acts differently on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,17 +174,11 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&without_signatures(&self.message))?;
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(self);
-        while let Some(error) = cause {
-            let text = error.to_string();
-            if !self.message.contains(&text) {
-                // Other people's errors show the URLs of their requests.
-                write!(f, ": {}", without_signatures(&text.replace('\n', " ")))?;
-            }
-            cause = error.source();
+        let said = presentable(&self.message);
+        match std::error::Error::source(self) {
+            Some(cause) => f.write_str(&causes(&said, cause)),
+            None => f.write_str(&said),
         }
-        Ok(())
     }
 }
 
@@ -205,19 +203,24 @@ impl From<std::io::Error> for Error {
             _ => ErrorKind::Unavailable,
         };
         let mut out = Self::new(kind, error.to_string());
-        out.remedy = remedy_of(&error).map(str::to_owned);
+        out.remedy = remedy_of(&error);
         out.because(error)
     }
 }
 
 /// What to do about the operating system's trouble, however deep below an error it lies: object stores and bridges wrap it.
-fn remedy_of(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+fn remedy_of(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     use std::io::ErrorKind as Io;
+    if let Some(own) = error.downcast_ref::<Error>()
+        && let Some(remedy) = own.remedy_text()
+    {
+        return Some(remedy.to_owned());
+    }
     let io = error.downcast_ref::<std::io::Error>();
     match io.map(std::io::Error::kind) {
-        Some(Io::PermissionDenied) => return Some("give this user the right to use it"),
+        Some(Io::PermissionDenied) => return Some("give this user the right to use it".to_owned()),
         Some(Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge) => {
-            return Some("free space on the disk (or raise the limit); nothing was lost");
+            return Some("free space on the disk (or raise the limit); nothing was lost".to_owned());
         }
         _ => {}
     }
@@ -250,7 +253,7 @@ impl From<object_store::Error> for Error {
             _ => ErrorKind::Unavailable,
         };
         let mut out = Self::new(kind, "storage");
-        out.remedy = remedy_of(&error).map(str::to_owned);
+        out.remedy = remedy_of(&error);
         out.because(error)
     }
 }

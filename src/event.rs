@@ -1,8 +1,10 @@
 //! Storage events: what a message of the landing queue says, and the messages that we write ourselves.
 //!
 //! A message is one event or an array of them, in Event Grid's schema or as CloudEvents 1.0, as plain JSON or as base64
-//! of it. The file's path comes from `subject` (never from `url`, whose encoding differs), percent-decoded once. What
-//! is not ours is skipped with a reason; what cannot be understood is an error of that event alone.
+//! of it. The file's path comes from `subject` (never from `url`, whose encoding differs), percent-decoded once.
+//! What brings no file is skipped. What is about somebody else's blobs, or about a blob that must not be followed, is refused:
+//! no delivery could do better, so it is recorded once and done. What is no storage event at all is an error of that event
+//! alone, which leaves its message to the host and, at last, to the poison queue.
 
 pub mod stream;
 
@@ -91,8 +93,24 @@ pub enum Item {
         /// Why, for the log.
         reason: String,
     },
-    /// The event cannot be understood or must not be followed.
+    /// It must not be followed.
+    Refused(Refused),
+    /// It cannot be understood.
     Broken(Error),
+}
+
+/// An event that must not be followed, however often it is delivered.
+#[derive(Debug)]
+pub struct Refused {
+    /// What it is known as: the blob's path, or whose events they are. Events of one stranger share a name: each write of ours
+    /// may bring one, and must not bring another write.
+    pub name: String,
+    /// The version's etag, if it is about a blob of ours.
+    pub etag: Option<String>,
+    /// Size in bytes.
+    pub bytes: Option<u64>,
+    /// Why, and what to do about it.
+    pub error: Error,
 }
 
 /// Reads a message: plain JSON or base64 of it, one event or an array.
@@ -180,6 +198,7 @@ fn item(event: Value, scope: &Scope) -> Item {
     };
     match understand(&event, scope) {
         Ok(Understood::File(file)) => Item::File(file, Original(event)),
+        Ok(Understood::Refused(refused)) => Item::Refused(refused),
         Ok(Understood::Skipped(reason)) => {
             let subject = event.get("subject").and_then(Value::as_str).unwrap_or_default().to_owned();
             Item::Skipped { subject, reason }
@@ -191,6 +210,7 @@ fn item(event: Value, scope: &Scope) -> Item {
 enum Understood {
     File(FileEvent),
     Skipped(String),
+    Refused(Refused),
 }
 
 fn understand(event: &Map<String, Value>, scope: &Scope) -> Result<Understood> {
@@ -212,7 +232,8 @@ fn understand(event: &Map<String, Value>, scope: &Scope) -> Result<Understood> {
     if let Some(account) = &scope.account
         && !is_account(source, account)
     {
-        return skipped(format!("refused: it is about another account than {account}: `{source}`"));
+        let why = format!("it is about another account than `{account}`: `{}`", short(source));
+        return Ok(Understood::Refused(foreign("account", source.rsplit('/').next().unwrap_or_default(), &why)));
     }
     let Some((container, encoded)) = subject.strip_prefix(CONTAINERS).and_then(|rest| rest.split_once(BLOBS)) else {
         return Err(Error::invalid(format!(
@@ -222,7 +243,8 @@ fn understand(event: &Map<String, Value>, scope: &Scope) -> Result<Understood> {
     };
     if container != scope.container {
         let landing = &scope.container;
-        return skipped(format!("refused: it is about the container `{container}`, not the landing zone `{landing}`"));
+        let why = format!("it is about the container `{}`, not the landing zone `{landing}`", short(container));
+        return Ok(Understood::Refused(foreign("container", container, &why)));
     }
     let empty = Map::new();
     let data = event.get("data").and_then(Value::as_object).unwrap_or(&empty);
@@ -234,9 +256,18 @@ fn understand(event: &Map<String, Value>, scope: &Scope) -> Result<Understood> {
     if kind == CREATED && bytes == Some(0) && api != LISTED {
         return skipped("the file has no content yet; if it stays so, the next reconcile takes it".to_owned());
     }
+    let etag = data.get("eTag").and_then(Value::as_str).map(bare_etag).filter(|etag| !etag.is_empty());
+    let path = match decoded_path(encoded) {
+        Ok(path) => path,
+        Err(error) => {
+            // As a listing names the same blob.
+            let name = percent_decode_str(encoded).decode_utf8_lossy().into_owned();
+            return Ok(Understood::Refused(Refused { name, etag, bytes, error }));
+        }
+    };
     Ok(Understood::File(FileEvent {
-        path: decoded_path(encoded)?,
-        etag: data.get("eTag").and_then(Value::as_str).map(bare_etag).filter(|etag| !etag.is_empty()),
+        path,
+        etag,
         sequencer: data.get("sequencer").and_then(Value::as_str).map(str::to_owned),
         bytes: bytes.filter(|_| kind == CREATED),
     }))
@@ -247,10 +278,25 @@ fn bare_etag(etag: &str) -> String {
     etag.trim().trim_matches('"').to_owned()
 }
 
+/// Names of resources are the same in any case. The account's own must be the last part, and no part may take back another.
 fn is_account(source: &str, account: &str) -> bool {
-    source
-        .rsplit_once(ACCOUNTS)
-        .is_some_and(|(_, name)| name.split('/').next().is_some_and(|name| name.eq_ignore_ascii_case(account)))
+    let mut parts = source.rsplit('/');
+    let is_named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(account));
+    let is_account = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(ACCOUNTS.trim_matches('/')));
+    is_named && is_account && parts.all(|part| part != "." && part != "..")
+}
+
+fn foreign(whose: &str, name: &str, why: &str) -> Refused {
+    let error = Error::invalid(why).remedy(
+        "let the Event Grid subscription send events of the landing container alone (a filter on the subject), or set \
+         AZURE_STORAGE_ACCOUNT and AZURE_LANDING_CONTAINER to what is meant",
+    );
+    Refused { name: format!("events-of-{whose}-{}", short(name)), etag: None, bytes: None, error }
+}
+
+/// The beginning of what a sender wrote.
+fn short(text: &str) -> String {
+    text.chars().take(100).collect()
 }
 
 /// Decodes a path once, and refuses what could lead out of the landing zone or be read in two ways.

@@ -5,7 +5,7 @@
 //! Beyond "no panic": every record of a file is counted once, as a row or as a refused record; the books balance; and the
 //! result is the same for any size of chunks and of reads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read};
 use std::sync::{Arc, LazyLock};
 
@@ -13,6 +13,7 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 
 use crate::cast::{ColumnCaster, Scalar};
+use crate::decode::debezium::{EventFile, EventRows, Kind, Place, RecordKey, read, record_line};
 use crate::decode::{self, Chunk, DecodeError, Options, Raw, value_text};
 use crate::event::{self, Item, Scope, stream};
 use crate::http::Invocation;
@@ -27,9 +28,10 @@ pub type Finding = Result<(), String>;
 pub type Target = fn(&[u8]) -> Finding;
 
 /// All targets, by the name of their corpus.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("csv", csv),
     ("json", json),
+    ("debezium", debezium),
     ("cast", cast),
     ("contract", contract),
     ("invocation", invocation),
@@ -219,6 +221,96 @@ fn describe(chunk: &Chunk, lines: &mut Vec<String>) -> Finding {
             "reject {:?}@{:?} {:?} {:?} <{raw}>",
             reject.record, reject.line, reject.byte_offset, reject.reasons
         ));
+    }
+    Ok(())
+}
+
+/// A file of change events: the first byte chooses the sizes, the rest is the file. Each line is one row and is kept whole; it
+/// is a change, ignored, or no event, as the same line read by itself is.
+pub fn debezium(bytes: &[u8]) -> Finding {
+    let [sizes, content @ ..] = bytes else { return Ok(()) };
+    let whole = changes(content, 1 << 20, &Options::default())?;
+    let (step, small) = (1 + usize::from(sizes & 15), 1 + usize::from(sizes >> 4));
+    for (step, chunk_rows, chunk_bytes) in [(step, small, 1 << 20), (1 << 20, 16_384, small * 7), (step, small, small)]
+    {
+        let options = Options { chunk_rows, chunk_bytes, ..Options::default() };
+        let parts = changes(content, step, &options)?;
+        if parts != whole {
+            return Err(format!(
+                "reads of {step} bytes and chunks of {chunk_rows} lines or {chunk_bytes} bytes give\n{parts:#?}\nbut the whole gives\n{whole:#?}"
+            ));
+        }
+    }
+    delivered(content)
+}
+
+/// Every line of a file of change events, one line each.
+fn changes(content: &[u8], step: usize, options: &Options) -> Result<Vec<String>, String> {
+    let reader = Box::new(Steps { content: Cursor::new(content.to_vec()), step });
+    let refused = |error: DecodeError| match error {
+        DecodeError::Refused(_) => Ok(vec!["refused".to_owned()]),
+        DecodeError::Read(error) => Err(format!("a file in memory could not be read: {}", error.describe())),
+    };
+    let mut file = match EventFile::open(reader, options) {
+        Ok(file) => file,
+        Err(error) => return refused(error),
+    };
+    let mut lines = Vec::new();
+    loop {
+        let events = match file.next_events() {
+            Ok(Some(events)) => events,
+            Ok(None) => return Ok(lines),
+            Err(error) => return refused(error),
+        };
+        let mut malformed = events.malformed.iter().map(|one| (one.row, one)).collect::<BTreeMap<_, _>>();
+        let mut ignored: BTreeSet<usize> = events.ignored.iter().copied().collect();
+        let counted = (malformed.len(), ignored.len()) == (events.malformed.len(), events.ignored.len());
+        let column = events.rows.column_by_name("event").and_then(|column| column.as_binary_opt::<i32>());
+        let numbers = events.rows.column_by_name(ROW).and_then(|column| column.as_primitive_opt::<Int64Type>());
+        let (Some(column), Some(numbers), true) = (column, numbers, counted) else {
+            return Err(format!("events without their bytes or numbers, or counted twice: {events:?}"));
+        };
+        for row in 0..events.rows.num_rows() {
+            let (event, number) = (column.value(row), numbers.value(row));
+            if i64::try_from(lines.len() + 1) != Ok(number) {
+                return Err(format!("line {} has the number {number}", lines.len() + 1));
+            }
+            let facts = read(event);
+            let (said, is_ignored) = (malformed.remove(&row), ignored.remove(&row));
+            let holds = match &facts.kind {
+                Kind::Change => said.is_none() && !is_ignored,
+                Kind::Ignored => said.is_none() && is_ignored,
+                Kind::Malformed(reason) => {
+                    !is_ignored && said.is_some_and(|one| one.event == event && one.reason == *reason)
+                }
+            };
+            if !holds {
+                return Err(format!("line {number} is counted as another kind than {facts:?}"));
+            }
+            let place = said.map(|one| (one.line, one.byte_offset));
+            lines.push(format!("{number} {facts:?} {place:?} <{}>", event.escape_ascii()));
+        }
+        if !malformed.is_empty() || !ignored.is_empty() {
+            return Err(format!("rows are counted that are not there: {malformed:?} {ignored:?}"));
+        }
+    }
+}
+
+/// The content as one delivered record: its place is what the trigger says, whatever the value says.
+fn delivered(content: &[u8]) -> Finding {
+    for key in [RecordKey::InValue, RecordKey::Null, RecordKey::Bytes(content)] {
+        let line = record_line("a.b.c", 3, 41, Some(7), key, Some(content));
+        let mut rows = EventRows::default();
+        rows.push(&line, Place::Record { topic: "a.b.c", partition: 3, offset: 41 });
+        let events = rows.finish().map_err(|error| error.describe())?;
+        if events.rows.num_rows() != 1 || events.malformed.len() + events.ignored.len() > 1 {
+            return Err(format!("one record became {events:?}"));
+        }
+        if let Some(one) = events.malformed.first()
+            && (one.topic.as_deref(), one.partition, one.offset) != (Some("a.b.c"), Some(3), Some(41))
+        {
+            return Err(format!("a record that is no event forgot its place: {one:?}"));
+        }
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use futures::stream::BoxStream;
 use object_store::ObjectStore;
 use tokio::sync::mpsc;
 
+use crate::azure::blobs::Blobs;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::FileVersion;
 
@@ -45,6 +46,24 @@ struct Folder {
     root: Arc<Path>,
 }
 
+/// What is found in a landing zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A file that has arrived or is arriving.
+    File(FileVersion),
+    /// Something that is there and is no file that can be read. Its neighbours have nothing to do with it.
+    LeftOut(LeftOut),
+}
+
+/// What cannot be read as a file, for its name or for what it is, until somebody changes that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its version; the path is its name, which need be no path.
+    pub version: FileVersion,
+    /// Why, and what to do about it.
+    pub reason: String,
+}
+
 /// A landed file being read at one version.
 pub struct Reading {
     /// Its content; reading is blocking.
@@ -60,10 +79,16 @@ impl Landing {
         Ok(Self { zone: Zone::Folder(Folder { root: root.into() }) })
     }
 
-    /// A whole container, whose blobs `store` reads; people know it as `name`.
+    /// A whole container, whose blobs `store` reads and lists; people know it as `name`.
     #[must_use]
     pub fn remote(store: Arc<dyn ObjectStore>, name: impl Into<String>) -> Self {
-        Self { zone: Zone::Container(Arc::new(Container::new(store, name.into()))) }
+        Self { zone: Zone::Container(Arc::new(Container::new(store, None, name.into()))) }
+    }
+
+    /// A whole container of a storage account, in which blobs may have any name.
+    #[must_use]
+    pub fn account(blobs: Blobs, name: impl Into<String>) -> Self {
+        Self { zone: Zone::Container(Arc::new(Container::new(Arc::new(blobs.clone()), Some(blobs), name.into()))) }
     }
 
     /// The local folder, if it is one.
@@ -95,14 +120,38 @@ impl Landing {
         tokio::task::spawn_blocking(look).await.map_err(|e| Error::internal("looking at a landed file").because(e))?
     }
 
+    /// Whether a file can be had by this path at all.
+    ///
+    /// # Errors
+    /// It leads out of the landing zone, or is no path of a file.
+    pub fn admits(&self, path: &str) -> Result<()> {
+        match &self.zone {
+            Zone::Folder(_) => Folder::admits(path),
+            Zone::Container(_) => Container::admits(path),
+        }
+    }
+
     /// Every file that has arrived or is arriving: not names with `.tmp`, `.part`, `~` or a leading `_` or `.`.
     ///
-    /// A file that cannot be listed is an error in the stream, which goes on behind it.
+    /// An error says that a part of the landing zone could not be listed; the stream may go on behind it.
     #[must_use]
     pub fn list(&self) -> BoxStream<'static, Result<FileVersion>> {
+        let files = self.entries().filter_map(|entry| async move {
+            match entry {
+                Ok(Entry::File(version)) => Some(Ok(version)),
+                Ok(Entry::LeftOut(_)) => None,
+                Err(error) => Some(Err(error)),
+            }
+        });
+        files.boxed()
+    }
+
+    /// The same, with what is there and is left out.
+    #[must_use]
+    pub fn entries(&self) -> BoxStream<'static, Result<Entry>> {
         let root = match &self.zone {
             Zone::Folder(folder) => Arc::clone(&folder.root),
-            Zone::Container(container) => return Container::list(container),
+            Zone::Container(container) => return Container::entries(container),
         };
         let (send, mut receive) = mpsc::channel(LISTED_AHEAD);
         tokio::task::spawn_blocking(move || {
@@ -131,7 +180,7 @@ impl Landing {
 fn refused(path: &str) -> Option<&'static str> {
     let plain = !path.is_empty() && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
     if !plain {
-        return Some("it must be relative, without `.` and `..`");
+        return Some("it must be relative, without empty parts, `.` and `..`");
     }
     path.contains('\0').then_some("it has characters that no file name has")
 }
@@ -141,6 +190,12 @@ fn refusal(path: &str, why: &str) -> Error {
 }
 
 impl Folder {
+    fn admits(path: &str) -> Result<()> {
+        let windows = cfg!(windows) && path.contains(['\\', ':']);
+        let why = refused(path).or_else(|| windows.then_some("it has characters that no file name has"));
+        why.map_or(Ok(()), |why| Err(refusal(path, why)))
+    }
+
     fn open(&self, version: &FileVersion) -> Result<Reading> {
         let path = &version.path;
         let file = File::open(self.inside(path)?).map_err(|e| Error::from(e).within(path))?;
@@ -167,11 +222,7 @@ impl Folder {
 
     /// The real file of a path below the landing zone. Links are followed, but not out of it.
     fn inside(&self, path: &str) -> Result<PathBuf> {
-        let windows = cfg!(windows) && path.contains(['\\', ':']);
-        let why = refused(path).or_else(|| windows.then_some("it has characters that no file name has"));
-        if let Some(why) = why {
-            return Err(refusal(path, why));
-        }
+        Self::admits(path)?;
         let real = match self.root.join(path).canonicalize() {
             Ok(real) => real,
             Err(error) if is_absent(&error) => {
@@ -199,7 +250,7 @@ pub fn is_passed_over(name: &str) -> bool {
 }
 
 /// Sends every file below a folder, folder by folder in the order of names. False when nobody listens any more.
-fn walk(root: &Path, below: &str, send: &mpsc::Sender<Result<FileVersion>>) -> bool {
+fn walk(root: &Path, below: &str, send: &mpsc::Sender<Result<Entry>>) -> bool {
     let folder = root.join(below);
     let entries = match std::fs::read_dir(&folder).and_then(Iterator::collect::<std::io::Result<Vec<_>>>) {
         Ok(entries) => entries,
@@ -211,10 +262,10 @@ fn walk(root: &Path, below: &str, send: &mpsc::Sender<Result<FileVersion>>) -> b
     names.sort_unstable();
     for name in names {
         let Some(text) = name.to_str() else {
-            let shown = folder.join(&name);
-            let error = Error::invalid(format!("the name of {} is not UTF-8", shown.display()))
-                .remedy("rename the file; it is not read");
-            if send.blocking_send(Err(error)).is_err() {
+            let shown = Path::new(below).join(&name).to_string_lossy().into_owned();
+            let found = std::fs::symlink_metadata(folder.join(&name)).map_err(|e| Error::from(e).within(&shown));
+            let found = found.and_then(|meta| left_out(shown, &meta, "its name is not UTF-8; rename it"));
+            if send.blocking_send(found).is_err() {
                 return false;
             }
             continue;
@@ -232,15 +283,15 @@ fn walk(root: &Path, below: &str, send: &mpsc::Sender<Result<FileVersion>>) -> b
 }
 
 /// Sends one file, or walks one folder.
-fn visit(root: &Path, path: &str, send: &mpsc::Sender<Result<FileVersion>>) -> bool {
+fn visit(root: &Path, path: &str, send: &mpsc::Sender<Result<Entry>>) -> bool {
     let full = root.join(path);
     let name = path.rsplit('/').next().unwrap_or_default();
     let found = match std::fs::symlink_metadata(&full) {
         Ok(meta) if meta.is_dir() => return walk(root, path, send),
         // The rest of the rule is about files: `.parts` in a folder's name tells nothing.
         Ok(_) if is_passed_over(name) => return true,
-        Ok(meta) if meta.is_file() => version(path.to_owned(), &meta),
-        Ok(meta) if meta.is_symlink() => match linked(root, &full, path) {
+        Ok(meta) if meta.is_file() => version(path.to_owned(), &meta).map(Entry::File),
+        Ok(meta) if meta.is_symlink() => match linked(root, &full, path, &meta) {
             Some(found) => found,
             None => return true,
         },
@@ -252,17 +303,21 @@ fn visit(root: &Path, path: &str, send: &mpsc::Sender<Result<FileVersion>>) -> b
 }
 
 /// A link to a file inside the landing zone is a file; links to folders are not followed, for they may go round in circles.
-fn linked(root: &Path, full: &Path, path: &str) -> Option<Result<FileVersion>> {
+fn linked(root: &Path, full: &Path, path: &str, link: &Metadata) -> Option<Result<Entry>> {
     let real = full.canonicalize().ok()?;
     let meta = std::fs::metadata(&real).ok()?;
     if !meta.is_file() {
         return None;
     }
     if !real.starts_with(root) {
-        let error = Error::invalid(format!("{path} is a link that leads out of the landing zone"));
-        return Some(Err(error.remedy("copy the file instead of linking it")));
+        let why = "it is a link that leads out of the landing zone; copy the file instead of linking it";
+        return Some(left_out(path.to_owned(), link, why));
     }
-    Some(version(path.to_owned(), &meta))
+    Some(version(path.to_owned(), &meta).map(Entry::File))
+}
+
+fn left_out(name: String, meta: &Metadata, why: &str) -> Result<Entry> {
+    Ok(Entry::LeftOut(LeftOut { version: version(name, meta)?, reason: why.to_owned() }))
 }
 
 fn version(path: String, meta: &Metadata) -> Result<FileVersion> {

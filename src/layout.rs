@@ -111,6 +111,18 @@ pub fn stopped_table(path: &str) -> Option<TableName> {
     table.parse().ok()
 }
 
+/// Folder of what comparisons of the landing zone with the ledger found; only the last one counts.
+#[must_use]
+pub fn comparisons() -> String {
+    format!("{INTERNAL}/compared")
+}
+
+/// One of them. Their names are in the order of time.
+#[must_use]
+pub fn comparison(micros: i64, fresh: &str) -> String {
+    format!("{}/{micros:020}-{fresh}.json", comparisons())
+}
+
 /// Folder of recomputed rows that are only looked at.
 #[must_use]
 pub fn scratch() -> String {

@@ -47,6 +47,34 @@ pub fn without_signatures(text: &str) -> String {
     out
 }
 
+/// The text without what lets anybody in: signatures, and names and passwords in URLs.
+#[must_use]
+pub fn presentable(text: &str) -> String {
+    let text = without_signatures(text);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find("://") {
+        let (before, authority) = rest.split_at(at + "://".len());
+        out.push_str(before);
+        let end = authority.find(|c: char| "/?#\"'`<>".contains(c) || c.is_whitespace()).unwrap_or(authority.len());
+        // A password may hold what ends an address elsewhere, so the last `@` of the word counts.
+        let word = authority.find(|c: char| "\"'`<>".contains(c) || c.is_whitespace()).unwrap_or(authority.len());
+        let userinfo = authority[..end].rfind('@').or_else(|| {
+            let host = authority[..word].rfind('@')?;
+            authority[..host].contains(':').then_some(host)
+        });
+        rest = match userinfo {
+            Some(at) => {
+                out.push_str("***");
+                &authority[at..]
+            }
+            None => authority,
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +88,20 @@ mod tests {
             ("sig=", "sig=***"),
         ] {
             assert_eq!(without_signatures(text), clean);
+        }
+    }
+
+    #[test]
+    fn names_and_passwords_are_taken_out_of_urls() {
+        for (text, clean) in [
+            ("at https://me:pass@host/x failed", "at https://***@host/x failed"),
+            ("https://me@host", "https://***@host"),
+            ("`http://u:p/a?s#s@host:1/x` and http://plain/a", "`http://***@host:1/x` and http://plain/a"),
+            ("http://host/a@b and me@example.com", "http://host/a@b and me@example.com"),
+            ("az://account/landing?sig=abc", "az://account/landing?sig=***"),
+            ("://", "://"),
+        ] {
+            assert_eq!(presentable(text), clean);
         }
     }
 }

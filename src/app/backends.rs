@@ -8,7 +8,7 @@ use crate::azure::Account;
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::config::{Backend, Config};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::Scope;
 use crate::landing::Landing;
 use crate::pipeline::lake::Lake;
@@ -67,7 +67,7 @@ impl Backends {
     pub fn landing(&self) -> Result<Landing> {
         let Some(account) = self.storage_account() else { return Landing::local(&self.config.landing_folder()) };
         let container = &self.config.azure.landing_container;
-        Ok(Landing::remote(Arc::new(account.container(container)?), account.container_url(container, "")?))
+        Ok(Landing::account(account.container(container)?, account.container_url(container, "")?))
     }
 
     /// The lake's store.
@@ -88,6 +88,23 @@ impl Backends {
         };
         let store = store.with_clock(Arc::clone(&self.clock));
         Ok(if self.config.fsync { store.durable() } else { store })
+    }
+
+    /// Whether the lake's container is there and answers; a local folder needs no asking.
+    ///
+    /// # Errors
+    /// It is not there, the account refused, or it did not answer.
+    pub async fn reach(&self) -> Result<()> {
+        let Some(account) = self.storage_account() else { return Ok(()) };
+        let name = &self.config.azure.lake_container;
+        match account.container(name)?.reach().await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(Error::not_found(format!("there is no container {name}")).because(error).remedy(format!(
+                    "create it (az storage container create --name {name}), or set AZURE_STORAGE_CONTAINER to another"
+                )))
+            }
+            outcome => outcome,
+        }
     }
 
     /// Which events are about the landing zone.

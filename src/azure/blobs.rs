@@ -7,33 +7,27 @@ use async_trait::async_trait;
 use azure_core::http::policies::Policy;
 use azure_core::http::policies::auth::BearerTokenAuthorizationPolicy;
 use azure_core::http::{Context, Method, Pipeline, Request};
+use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::azure::{AzureCredential, AzureCredentialProvider, MicrosoftAzure, MicrosoftAzureBuilder};
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, ClientOptions, CopyOptions, Error as StoreError, GetOptions, GetResult, ListResult, MultipartUpload,
-    ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result as StoreResult,
-    RetryConfig, StaticCredentialProvider,
+    BackoffConfig, ClientOptions, CopyOptions, Error as StoreError, GetOptions, GetResult, GetResultPayload,
+    ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    Result as StoreResult, RetryConfig, StaticCredentialProvider,
 };
 use url::Url;
 
 use super::identity::{SCOPE, Tokens};
-use super::{API_VERSION, Access, Account, below, error_code, trouble};
-use crate::error::{Error, Result};
+use super::{API_VERSION, Access, Account, below, error_code, remedy, trouble};
+use crate::error::{Error, ErrorKind, Result, causes};
 
 /// Blobs that one request deletes at most, by the service's rule.
 const AT_ONCE: usize = 256;
 
 /// Blobs that are deleted one by one at the same time.
 const DELETING: usize = 16;
-
-/// A request is given up after this long and tried again.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Retries of a call end after this long; then the caller is told. Long enough for a service that starts again, short
-/// enough for the time of one function.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Account {
     /// A container's blobs. Nothing is asked over the network.
@@ -47,17 +41,20 @@ impl Account {
             .with_container_name(name)
             .with_endpoint(endpoint)
             .with_client_options(
-                ClientOptions::new().with_timeout(REQUEST_TIMEOUT).with_allow_http(self.blobs.scheme() == "http"),
+                ClientOptions::new()
+                    .with_timeout(self.patience.request())
+                    .with_connect_timeout(self.patience.connect())
+                    .with_allow_http(self.blobs.scheme() == "http"),
             )
             .with_retry(RetryConfig {
                 backoff: BackoffConfig {
                     init_backoff: Duration::from_millis(100),
-                    max_backoff: Duration::from_secs(5),
+                    max_backoff: self.patience.longest_pause(),
                     base: 2.0,
                 },
                 // Time is what ends them.
                 max_retries: 1000,
-                retry_timeout: RETRY_TIMEOUT,
+                retry_timeout: self.patience.whole(),
             });
         let builder = match &self.access {
             Access::Key(key) => builder.with_access_key(key.reveal()),
@@ -70,7 +67,7 @@ impl Account {
         // The errors of the requests that delete many show their URL, and a signature is in the URL.
         let in_batches = !matches!(self.access, Access::Sas(_));
         let (url, pipeline) = (below(&self.blobs, name)?, Arc::new(self.pipeline()));
-        Ok(Blobs { inner: Arc::new(inner), url, pipeline, in_batches })
+        Ok(Blobs { inner: Arc::new(inner), name: name.into(), url, pipeline, in_batches })
     }
 
     /// The address by which a container's root is known, ending in `/`.
@@ -115,11 +112,12 @@ impl Account {
     }
 }
 
-/// A container's blobs: `object_store`'s, but for deleting. Its requests that delete many at once are not taken by every
+/// A container's blobs: `object_store`'s, but for deleting (and, in [`super::listing`], for listing what others write). Its requests that delete many at once are not taken by every
 /// account, nor ever made with a signature; what they do not do is done one by one.
 #[derive(Debug, Clone)]
 pub struct Blobs {
     inner: Arc<MicrosoftAzure>,
+    name: Arc<str>,
     url: Url,
     pipeline: Arc<Pipeline>,
     in_batches: bool,
@@ -132,6 +130,32 @@ impl std::fmt::Display for Blobs {
 }
 
 impl Blobs {
+    /// The container's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the container is there and may be read.
+    ///
+    /// # Errors
+    /// It is not, the account refused, or it did not answer.
+    pub async fn reach(&self) -> Result<()> {
+        self.ask(&[("restype", "container"), ("comp", "list"), ("maxresults", "1")], "reaching").await.map(drop)
+    }
+
+    /// The body of the answer to a request about the container as a whole; `doing` says what for.
+    pub(super) async fn ask(&self, query: &[(&str, &str)], doing: &str) -> Result<Bytes> {
+        let mut url = self.url.clone();
+        url.query_pairs_mut().extend_pairs(query);
+        let mut request = Request::new(url, Method::Get);
+        request.insert_header("x-ms-version", API_VERSION);
+        match self.pipeline.send(&Context::default(), &mut request, None).await {
+            Ok(answer) => Ok(Bytes::from(answer.into_body())),
+            Err(error) => Err(trouble(&format!("{doing} the container {}", self.name), &error)),
+        }
+    }
+
     async fn delete_all(&self, paths: Vec<Path>) -> Vec<StoreResult<Path>> {
         if self.in_batches {
             let named = futures::stream::iter(paths.clone().into_iter().map(Ok)).boxed();
@@ -163,7 +187,7 @@ impl Blobs {
 #[async_trait]
 impl ObjectStore for Blobs {
     async fn put_opts(&self, to: &Path, payload: PutPayload, options: PutOptions) -> StoreResult<PutResult> {
-        self.inner.put_opts(to, payload, options).await
+        self.inner.put_opts(to, payload, options).await.map_err(told)
     }
 
     async fn put_multipart_opts(
@@ -171,11 +195,15 @@ impl ObjectStore for Blobs {
         to: &Path,
         options: PutMultipartOptions,
     ) -> StoreResult<Box<dyn MultipartUpload>> {
-        self.inner.put_multipart_opts(to, options).await
+        self.inner.put_multipart_opts(to, options).await.map_err(told)
     }
 
     async fn get_opts(&self, from: &Path, options: GetOptions) -> StoreResult<GetResult> {
-        self.inner.get_opts(from, options).await
+        let mut found = self.inner.get_opts(from, options).await.map_err(told)?;
+        if let GetResultPayload::Stream(bytes) = found.payload {
+            found.payload = GetResultPayload::Stream(bytes.map_err(told).boxed());
+        }
+        Ok(found)
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, StoreResult<Path>>) -> BoxStream<'static, StoreResult<Path>> {
@@ -191,19 +219,58 @@ impl ObjectStore for Blobs {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, StoreResult<ObjectMeta>> {
-        self.inner.list(prefix)
+        self.inner.list(prefix).map_err(told).boxed()
     }
 
     fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, StoreResult<ObjectMeta>> {
-        self.inner.list_with_offset(prefix, offset)
+        self.inner.list_with_offset(prefix, offset).map_err(told).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> StoreResult<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
+        self.inner.list_with_delimiter(prefix).await.map_err(told)
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> StoreResult<()> {
-        self.inner.copy_opts(from, to, options).await
+        self.inner.copy_opts(from, to, options).await.map_err(told)
+    }
+}
+
+/// The same error in short, and with what to do about it: what `object_store` says repeats itself and holds documents.
+fn told(error: StoreError) -> StoreError {
+    type Source = Box<dyn std::error::Error + Send + Sync>;
+    let short = |kind: ErrorKind, source: Source| -> Source {
+        // Credentials tell their own trouble in full.
+        if source.is::<Error>() {
+            return source;
+        }
+        let text = causes("", &*source);
+        let remedy = remedy(kind, if text.contains("ContainerNotFound") { Some("ContainerNotFound") } else { None });
+        let error = Error::new(kind, text);
+        Box::new(match remedy {
+            Some(remedy) => error.remedy(remedy),
+            None => error,
+        })
+    };
+    match error {
+        StoreError::Generic { store, source } => {
+            StoreError::Generic { store, source: short(ErrorKind::Unavailable, source) }
+        }
+        StoreError::NotFound { path, source } => {
+            StoreError::NotFound { path, source: short(ErrorKind::NotFound, source) }
+        }
+        StoreError::AlreadyExists { path, source } => {
+            StoreError::AlreadyExists { path, source: short(ErrorKind::Conflict, source) }
+        }
+        StoreError::Precondition { path, source } => {
+            StoreError::Precondition { path, source: short(ErrorKind::Conflict, source) }
+        }
+        StoreError::PermissionDenied { path, source } => {
+            StoreError::PermissionDenied { path, source: short(ErrorKind::Denied, source) }
+        }
+        StoreError::Unauthenticated { path, source } => {
+            StoreError::Unauthenticated { path, source: short(ErrorKind::Denied, source) }
+        }
+        other => other,
     }
 }
 

@@ -54,7 +54,11 @@ impl Connection {
         let part = |name: &str| parts.get(&name.to_ascii_lowercase()).copied().filter(|value| !value.is_empty());
         let url = |name: &str, text: &str| {
             let parsed = Url::parse(text).ok().filter(|url| url.has_host() && url.query().is_none());
-            parsed.ok_or_else(|| wrong(&format!("{name} is no URL")))
+            let parsed = parsed.ok_or_else(|| wrong(&format!("{name} is no URL")))?;
+            match has_userinfo(&parsed) {
+                true => Err(wrong(&format!("{name} has a name or password before the host"))),
+                false => Ok(parsed),
+            }
         };
         if part("UseDevelopmentStorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             let host = part("DevelopmentStorageProxyUri").unwrap_or("http://127.0.0.1");
@@ -83,7 +87,7 @@ impl Connection {
         let account = match named {
             Some(account) => account.to_owned(),
             // With a signature the name is only in the endpoint.
-            None => blobs.host_str().and_then(|host| host.split('.').next()).unwrap_or_default().to_owned(),
+            None => named_by(&blobs).ok_or_else(|| wrong("neither AccountName nor BlobEndpoint names an account"))?,
         };
         let right = match (part("SharedAccessSignature"), part("AccountKey")) {
             (Some(signature), _) => Right::Sas(Secret::new(signature.trim_start_matches('?'))),
@@ -92,4 +96,20 @@ impl Connection {
         };
         Ok(Self { account, blobs, queues, right })
     }
+}
+
+/// Whether a URL has a name or a password before its host. Nothing here uses them, and they would be shown with the URL.
+#[must_use]
+pub fn has_userinfo(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
+/// The account that an endpoint is of: the first part of its path where it has one, as emulators do, else of its host's name.
+fn named_by(endpoint: &Url) -> Option<String> {
+    let path = endpoint.path_segments().and_then(|mut parts| parts.next()).filter(|part| !part.is_empty());
+    let host = match endpoint.host()? {
+        url::Host::Domain(name) => name.split('.').next(),
+        url::Host::Ipv4(_) | url::Host::Ipv6(_) => None,
+    };
+    path.or(host).map(str::to_owned)
 }

@@ -9,21 +9,24 @@
 pub mod blobs;
 pub mod connection;
 pub mod identity;
+pub mod listing;
+pub mod patience;
 pub mod sas;
 
 use std::fmt;
 use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
-use azure_core::http::ClientOptions;
 use azure_core::http::policies::Policy;
+use azure_core::http::{ClientOptions, Transport};
 use url::Url;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::secret::{Secret, without_signatures};
+use crate::secret::Secret;
 use connection::Connection;
 use identity::Login;
+use patience::Patience;
 
 /// The API version of requests that this program makes by itself.
 const API_VERSION: &str = "2021-12-02";
@@ -43,6 +46,8 @@ pub struct AccountSettings {
     pub queue_endpoint: Option<Url>,
     /// How an identity is found.
     pub login: Login,
+    /// How long its services are waited for.
+    pub patience: Patience,
 }
 
 /// A storage account. Cheap to clone.
@@ -53,6 +58,8 @@ pub struct Account {
     queues: Url,
     access: Access,
     clock: Arc<dyn Clock>,
+    patience: Patience,
+    transport: Transport,
 }
 
 /// By what right an account is used.
@@ -88,7 +95,7 @@ impl Account {
                 ))
                 .remedy("unset one of the two"));
             }
-            return Ok(Self::connected(connection, settings, clock));
+            return Self::connected(connection, settings, clock);
         }
         let Some(name) = settings.account.clone() else {
             return Err(Error::invalid("no storage account is named").remedy(
@@ -103,21 +110,24 @@ impl Account {
         let blobs = settings.blob_endpoint.clone().map_or_else(|| usual("blob"), Ok)?;
         let queues = settings.queue_endpoint.clone().map_or_else(|| usual("queue"), Ok)?;
         let access = Access::Identity(settings.login.credential()?);
-        Ok(Self { name: name.into(), blobs, queues, access, clock })
+        let (patience, transport) = (settings.patience, settings.patience.transport()?);
+        Ok(Self { name: name.into(), blobs, queues, access, clock, patience, transport })
     }
 
-    fn connected(connection: Connection, settings: &AccountSettings, clock: Arc<dyn Clock>) -> Self {
+    fn connected(connection: Connection, settings: &AccountSettings, clock: Arc<dyn Clock>) -> Result<Self> {
         let access = match connection.right {
             connection::Right::Key(key) => Access::Key(key),
             connection::Right::Sas(token) => Access::Sas(sas::pairs(&token).into()),
         };
-        Self {
+        Ok(Self {
             name: connection.account.into(),
             blobs: settings.blob_endpoint.clone().unwrap_or(connection.blobs),
             queues: settings.queue_endpoint.clone().unwrap_or(connection.queues),
             access,
             clock,
-        }
+            patience: settings.patience,
+            transport: settings.patience.transport()?,
+        })
     }
 
     /// The account's name.
@@ -156,7 +166,12 @@ impl Account {
             Access::Key(key) => Some(Arc::new(sas::SignEach::new(&self.name, key.clone(), Arc::clone(&self.clock)))),
             Access::Sas(pairs) => Some(Arc::new(sas::Carry::new(Arc::clone(pairs)))),
         };
-        let options = ClientOptions { per_try_policies: signing.into_iter().collect(), ..ClientOptions::default() };
+        let options = ClientOptions {
+            per_try_policies: signing.into_iter().collect(),
+            retry: self.patience.retries(),
+            transport: Some(self.transport.clone()),
+            ..ClientOptions::default()
+        };
         let credential = match &self.access {
             Access::Identity(credential) => Some(Arc::clone(credential)),
             Access::Key(_) | Access::Sas(_) => None,
@@ -186,8 +201,8 @@ pub(crate) fn error_code(error: &azure_core::Error) -> Option<&str> {
     }
 }
 
-/// Trouble that the Azure SDK reports, by what a caller can do about it. What it says is kept without signatures: a URL
-/// in it may carry one.
+/// Trouble that the Azure SDK reports, by what a caller can do about it: what was tried, the service's code and the request's
+/// id, by which its support finds it. What else it says is kept without signatures: a URL in it may carry one.
 #[must_use]
 pub fn trouble(what: &str, error: &azure_core::Error) -> Error {
     use azure_core::error::ErrorKind as Azure;
@@ -200,25 +215,39 @@ pub fn trouble(what: &str, error: &azure_core::Error) -> Error {
         (Some(_), _) => ErrorKind::Invalid,
         (None, _) => ErrorKind::Internal,
     };
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
+    let told = match error.kind() {
+        Azure::HttpResponse { status, error_code, raw_response } => {
+            let id = azure_core::http::headers::HeaderName::from_static("x-ms-request-id");
+            let id = raw_response.as_ref().and_then(|answer| answer.headers().get_optional_str(&id));
+            let id = id.map_or_else(String::new, |id| format!(", request {id}"));
+            let code = error_code.as_deref().unwrap_or("no code");
+            Error::new(kind, format!("{what}: {code} ({}{id})", u16::from(*status)))
         }
-        cause = error.source();
-    }
-    let error = Error::new(kind, format!("{what}: {}", without_signatures(&text.replace('\n', " "))));
-    match kind {
-        ErrorKind::Denied => error.remedy(DENIED),
-        ErrorKind::Unavailable => {
-            error.remedy("it is tried again; see that the account's endpoint can be reached from here")
-        }
-        _ => error,
+        _ => Error::new(kind, format!("{what}: {}", crate::error::causes("", error))),
+    };
+    match remedy(kind, error_code(error)) {
+        Some(remedy) => told.remedy(remedy),
+        None => told,
     }
 }
+
+/// What to do about trouble of a kind, or of one of the service's codes.
+fn remedy(kind: ErrorKind, code: Option<&str>) -> Option<&'static str> {
+    match (kind, code) {
+        (ErrorKind::Denied, _) => Some(DENIED),
+        (ErrorKind::Unavailable, _) => Some(AWAY),
+        (_, Some("ContainerNotFound")) => Some(NO_CONTAINER),
+        _ => None,
+    }
+}
+
+/// What to do when an account does not answer.
+const AWAY: &str = "see that the account's endpoint can be reached from here, and that its name is right; nothing is lost \
+                    meanwhile";
+
+/// What to do when a container is not there.
+const NO_CONTAINER: &str = "create it (az storage container create --name NAME), or set AZURE_STORAGE_CONTAINER and \
+                            AZURE_LANDING_CONTAINER to those that there are";
 
 /// What to do when an account refuses.
 pub const DENIED: &str = "give the identity the roles Storage Blob Data Contributor and Storage Queue Data Contributor \

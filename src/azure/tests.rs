@@ -56,6 +56,20 @@ fn connection_strings_say_account_endpoints_and_right() {
             "https://lake.queue.core.chinacloudapi.cn/",
             "shared access signature",
         ),
+        (
+            "BlobEndpoint=http://127.0.0.1:9/dev;QueueEndpoint=http://127.0.0.1:8/dev;SharedAccessSignature=sv=2024-01-01&sig=a",
+            "dev",
+            "http://127.0.0.1:9/dev",
+            "http://127.0.0.1:8/dev",
+            "shared access signature",
+        ),
+        (
+            "BlobEndpoint=http://azurite:9/dev/;QueueEndpoint=http://azurite:8/dev/;SharedAccessSignature=sv=2024-01-01&sig=a",
+            "dev",
+            "http://azurite:9/dev/",
+            "http://azurite:8/dev/",
+            "shared access signature",
+        ),
     ] {
         let account = connect(text).unwrap();
         assert_eq!(account.name(), name, "{text}");
@@ -73,6 +87,14 @@ fn what_is_wrong_is_told_without_the_secret() {
         (format!("AccountKey={KEY}"), "it has neither AccountName nor BlobEndpoint"),
         ("AccountName=lake".to_owned(), "it has neither AccountKey nor SharedAccessSignature"),
         (format!("AccountName=lake;AccountKey={KEY};BlobEndpoint=nowhere"), "BlobEndpoint is no URL"),
+        (
+            format!("AccountName=lake;AccountKey={KEY};QueueEndpoint=https://me:sesame@host/"),
+            "QueueEndpoint has a name or password before the host",
+        ),
+        (
+            "BlobEndpoint=http://[::1]:9;QueueEndpoint=http://[::1]:8;SharedAccessSignature=sig=sesame".to_owned(),
+            "neither AccountName nor BlobEndpoint names an account",
+        ),
     ] {
         let error = connect(&text).unwrap_err();
         let said = format!("{} {error:?}", error.describe());

@@ -33,7 +33,7 @@ pub struct BackfillArgs {
 /// # Errors
 /// The lake cannot be read, or a name is not that of a derived table.
 pub async fn run(context: &Context, args: &BackfillArgs) -> Result<Exit> {
-    let lake = context.existing_lake()?;
+    let lake = context.existing_lake().await?;
     let mut options = BackfillOptions { verify: args.verify, ..BackfillOptions::default() };
     for name in &args.tables {
         options.only.push(declared(&lake, name)?.table.clone());

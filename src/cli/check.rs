@@ -72,7 +72,7 @@ pub async fn run(context: &Context, args: &CheckArgs) -> Result<Exit> {
     found.dedup();
     let mut effects = Vec::new();
     if args.against_lake && !found.iter().any(|one| one.is_error) {
-        let lake = context.existing_lake_under(&folder)?;
+        let lake = context.existing_lake_under(&folder).await?;
         effects = deployment(&lake).await?;
         for (contract, differences) in &effects {
             let refused = differences.iter().filter(|difference| difference.is_refused());

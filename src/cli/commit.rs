@@ -30,7 +30,7 @@ pub struct CommitArgs {
 /// # Errors
 /// The ledger or a contract cannot be read.
 pub async fn run(context: &Context, args: &CommitArgs) -> Result<Exit> {
-    let lake = context.lake()?;
+    let lake = context.lake().await?;
     let mut failures = Vec::new();
     let reports = if args.force {
         commit_until_quiet(&lake, &mut failures).await?

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::app;
+use crate::app::{self, Backends};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Backend, Config};
 use crate::error::{Error, Result};
@@ -30,9 +30,11 @@ impl Context {
     /// The lake, its folders created where absent: for commands that write.
     ///
     /// # Errors
-    /// A contract is wrong, or a folder cannot be used.
-    pub fn lake(&self) -> Result<Lake> {
+    /// A contract is wrong, a folder cannot be used, or a storage account does not answer.
+    pub async fn lake(&self) -> Result<Lake> {
         self.schemas_exist()?;
+        // Whatever the command's own patience: a first look that finds nobody is told soon.
+        Backends::open(&self.config.clone().for_a_person(), Arc::clone(&self.clock))?.reach().await?;
         app::open_lake(&self.config, Arc::clone(&self.clock))
     }
 
@@ -40,24 +42,24 @@ impl Context {
     ///
     /// # Errors
     /// There is none, a contract is wrong, or a folder cannot be used.
-    pub fn existing_lake(&self) -> Result<Lake> {
+    pub async fn existing_lake(&self) -> Result<Lake> {
         // Whether there is one in an account is seen by whoever reads it.
         if self.config.storage_backend == Backend::Local && !self.config.lake_folder().is_dir() {
             return Err(Error::not_found(format!("there is no lake at {}", self.config.home.display())).remedy(
                 "fill one with `alluvium ingest PATH` or make one with `alluvium demo`; --home or ALLUVIUM_HOME names another",
             ));
         }
-        self.lake()
+        self.lake().await
     }
 
     /// The lake as it is, under the contracts of another folder.
     ///
     /// # Errors
     /// As [`Self::existing_lake`].
-    pub fn existing_lake_under(&self, schemas: &std::path::Path) -> Result<Lake> {
+    pub async fn existing_lake_under(&self, schemas: &std::path::Path) -> Result<Lake> {
         let mut config = self.config.clone();
         schemas.clone_into(&mut config.schemas);
-        Self { config, clock: Arc::clone(&self.clock) }.existing_lake()
+        Self { config, clock: Arc::clone(&self.clock) }.existing_lake().await
     }
 
     fn schemas_exist(&self) -> Result<()> {

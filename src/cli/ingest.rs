@@ -72,7 +72,7 @@ pub struct FileFailure {
 /// Nothing could be begun, or the account cannot be made.
 pub async fn run(context: &Context, args: &IngestArgs) -> Result<Exit> {
     let started = Instant::now();
-    let lake = context.lake()?;
+    let lake = context.lake().await?;
     let target = args.table.as_ref().map(|name| declared(&lake, name)).transpose()?;
     let folder = target.as_deref().map(bring::folder_of).transpose()?;
     let producer = Producer::open(&Backends::open(&context.config, Arc::clone(&context.clock))?)?;

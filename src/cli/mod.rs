@@ -150,12 +150,36 @@ impl Cli {
         }
     }
 
+    /// Whether it only looks, and somebody waits for the answer.
+    const fn is_looking(&self) -> bool {
+        match self.command {
+            Command::Status(_)
+            | Command::Tables(_)
+            | Command::Sql(_)
+            | Command::History(_)
+            | Command::Ledger(_)
+            | Command::Quarantine(_)
+            | Command::Check(_)
+            | Command::Doctor(_) => true,
+            Command::Demo(_)
+            | Command::Local(_)
+            | Command::Serve(_)
+            | Command::Ingest(_)
+            | Command::Commit(_)
+            | Command::Backfill(_)
+            | Command::Infer(_)
+            | Command::Package(_)
+            | Command::Bench(_)
+            | Command::Completions(_) => false,
+        }
+    }
+
     /// Runs the command.
     ///
     /// # Errors
     /// It could not be done.
     pub fn run(&self, config: Config) -> Result<Exit> {
-        let context = Context::new(config);
+        let context = Context::new(if self.is_looking() { config.for_a_person() } else { config });
         match &self.command {
             Command::Demo(args) => block_on(demo::run(&context, args)),
             Command::Local(args) => block_on(host::local(&context, args)),

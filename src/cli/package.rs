@@ -4,22 +4,24 @@ mod archive;
 mod content;
 mod program;
 mod settings;
+mod workshop;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use indicatif::ProgressBar;
 
 use super::context::Context;
 use super::exit::Exit;
 use super::output;
-use crate::clock::Clock;
 use crate::config;
 use crate::error::{Error, Result};
 use crate::local::read_functions;
 use crate::render::{Grid, Output};
 use content::{Content, Entry};
 use settings::AppSetting;
+use workshop::Workshop;
 
 /// Arguments of `package`.
 #[derive(Debug, Args)]
@@ -81,13 +83,18 @@ fn make(context: &Context, args: &PackageArgs) -> Result<Made> {
     let zip = beside(&args.out)?;
     refuse_foreign_folder(&args.out, &content)?;
     refuse_foreign_zip(&zip)?;
-    let fresh = Fresh::beside(&args.out, &*context.clock)?;
-    lay_out(&fresh.0, &content, &settings)?;
+    workshop::clear(&args.out);
+    let work = Workshop::beside(&args.out, &*context.clock)?;
+    let written = output::bar(2 * content.bytes(), "package");
+    let (folder, packed) = (work.folder().join("folder"), work.folder().join("zip"));
+    lay_out(&folder, &content, &settings, &written)?;
     // What the host would not take is told before anything is replaced.
     let resolve = |name: &str| context.config.lookup(name).or_else(|| Some("unset".to_owned()));
-    read_functions(&fresh.0, &resolve)?;
-    let bytes = archive::write(&zip, &content.entries)?;
-    replace(&args.out, &fresh.0)?;
+    read_functions(&folder, &resolve)?;
+    let bytes = archive::write(&packed, &content.entries, &written)?;
+    written.finish_and_clear();
+    fs::rename(packed, &zip).map_err(|error| Error::from(error).within(zip.display()))?;
+    replace(&args.out, &folder)?;
     let mut remarks = vec![format!(
         "{} and {}: {} functions, {} contracts, {} zipped",
         args.out.display(),
@@ -121,40 +128,26 @@ fn beside(folder: &Path) -> Result<PathBuf> {
     Ok(folder.with_file_name(format!("{name}.zip")))
 }
 
-/// A new folder beside the one that it will be; it is gone when it was not moved.
-struct Fresh(PathBuf);
-
-impl Fresh {
-    fn beside(folder: &Path, clock: &dyn Clock) -> Result<Self> {
-        let fresh = folder.with_file_name(format!(".package-{}", clock.fresh()));
-        fs::create_dir_all(&fresh).map_err(|error| Error::from(error).within(fresh.display()))?;
-        Ok(Self(fresh))
-    }
-}
-
-impl Drop for Fresh {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn lay_out(folder: &Path, content: &Content, settings: &[AppSetting]) -> Result<()> {
+fn lay_out(folder: &Path, content: &Content, settings: &[AppSetting], written: &ProgressBar) -> Result<()> {
     for entry in &content.entries {
-        write(folder, entry)?;
+        write(folder, entry, written)?;
     }
     let ignored = format!("{OURS}\n{IGNORE_FILE}\n{LOCAL_SETTINGS}\n");
-    write(folder, &Entry::text(IGNORE_FILE, ignored))?;
-    write(folder, &Entry::text(LOCAL_SETTINGS, settings::local(settings)?))
+    write(folder, &Entry::text(IGNORE_FILE, ignored), written)?;
+    write(folder, &Entry::text(LOCAL_SETTINGS, settings::local(settings)?), written)
 }
 
-fn write(folder: &Path, entry: &Entry) -> Result<()> {
+fn write(folder: &Path, entry: &Entry, written: &ProgressBar) -> Result<()> {
     let file = folder.join(&entry.path);
     let failed = |error: std::io::Error| Error::from(error).within(file.display());
     fs::create_dir_all(file.parent().unwrap_or(folder)).map_err(failed)?;
     match &entry.source {
         content::Source::Text(text) => fs::write(&file, text).map_err(failed)?,
         content::Source::File(from) => {
-            fs::copy(from, &file).map_err(|error| Error::from(error).within(from.display()))?;
+            let named = |error: std::io::Error| Error::from(error).within(from.display());
+            let source = fs::File::open(from).map_err(named)?;
+            let mut target = fs::File::create(&file).map_err(failed)?;
+            std::io::copy(&mut written.wrap_read(source), &mut target).map_err(named)?;
         }
     }
     #[cfg(unix)]

@@ -89,7 +89,7 @@ pub struct ShowArgs {
 /// # Errors
 /// The table is not there or cannot be read.
 pub async fn run(context: &Context, args: &QuarantineArgs) -> Result<Exit> {
-    let lake = context.existing_lake()?;
+    let lake = context.existing_lake().await?;
     match &args.what {
         What::List(list) => {
             let mut found = Vec::new();

@@ -62,7 +62,7 @@ pub async fn run(context: &Context, args: &SqlArgs) -> Result<Exit> {
         }
         text => text.to_owned(),
     };
-    let lake = context.existing_lake()?;
+    let lake = context.existing_lake().await?;
     let pins = Pins { at: args.at, versions: args.version.clone() };
     let rows = Engine::over(&lake, pins)?.stream(&query).await?;
     match args.format {

@@ -1,12 +1,18 @@
 //! `alluvium status`: what each table holds, what waits for it, what went wrong.
 
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
 use clap::Args;
 
 use super::context::Context;
 use super::exit::Exit;
 use super::output;
+use crate::app::Backends;
 use crate::error::{Error, Result};
+use crate::pipeline::compared::LastCompared;
 use crate::pipeline::status::{Status, status};
+use crate::queue::{self, Depths};
 use crate::render::{Cell, Grid, Output, grouped, human_age};
 
 /// Arguments of `status`.
@@ -25,8 +31,10 @@ pub struct StatusArgs {
 /// # Errors
 /// The lake cannot be read.
 pub async fn run(context: &Context, args: &StatusArgs) -> Result<Exit> {
-    let lake = context.existing_lake()?;
-    let now = status(&lake).await?;
+    let lake = context.existing_lake().await?;
+    let mut now = status(&lake).await?;
+    let queues = Backends::open(&context.config, Arc::clone(&context.clock))?.queue();
+    now.queues = Some(queue::depths(&queues, &context.config.queue_name).await);
     if args.output == Output::Json {
         let value = serde_json::to_value(&now).map_err(|error| Error::internal("status as JSON").because(error))?;
         output::json(&value)?;
@@ -84,6 +92,38 @@ fn grid(now: &Status) -> Grid {
     grid
 }
 
+fn queued(depths: &Depths) -> Vec<String> {
+    let Depths { queue, visible, invisible, poison, error } = depths;
+    if let Some(error) = error {
+        return vec![format!("queue {queue}: {error}")];
+    }
+    let mut lines = Vec::new();
+    if visible + invisible > 0 {
+        lines.push(format!("queue {queue}: {visible} messages wait, {invisible} are in work or wait for another try"));
+    }
+    if *poison > 0 {
+        lines.push(format!(
+            "queue {queue}-poison: {poison} messages failed too often; the causes are in the ledger soon"
+        ));
+    }
+    lines
+}
+
+fn landed(last: &LastCompared) -> Vec<String> {
+    let at = |time: DateTime<Utc>| time.format("%Y-%m-%d %H:%M:%SZ");
+    let mut lines = Vec::new();
+    if let Some(error) = &last.error {
+        let well = last.well_at.map_or_else(|| "never yet".to_owned(), |well| format!("last at {}", at(well)));
+        lines.push(format!("reconcile failed at {} ({well} well): {error}", at(last.at)));
+    }
+    lines.extend(last.left_out.iter().map(|entry| format!("landing zone: left out: {}", entry.reason_with_name())));
+    let more = last.left_out_count.saturating_sub(last.left_out.len() as u64);
+    if more > 0 {
+        lines.push(format!("landing zone: and {more} more that are left out: `alluvium ledger --status refused`"));
+    }
+    lines
+}
+
 fn lag(seconds: u64) -> Cell {
     if seconds == 0 { Cell::Empty } else { human_age(seconds).into() }
 }
@@ -98,6 +138,8 @@ fn remarks(now: &Status) -> Vec<String> {
         let messages = grouped(i64::try_from(now.unreadable).unwrap_or(i64::MAX));
         lines.push(format!("{messages} messages that name no file: `alluvium ledger --status failed`"));
     }
+    lines.extend(now.queues.iter().flat_map(queued));
+    lines.extend(now.compared.iter().flat_map(landed));
     if let Some(error) = &now.contracts {
         lines.push(format!("the contracts that were in force before still are: {error}"));
     }
@@ -133,9 +175,9 @@ fn remarks(now: &Status) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pipeline::compared::LeftOutName;
     use crate::pipeline::status::{LayerStatus, TableStatus};
     use crate::pipeline::streams::Stretch;
-    use chrono::DateTime;
     use std::collections::BTreeMap;
 
     fn table(name: &str) -> TableStatus {
@@ -186,6 +228,26 @@ mod tests {
             layers: vec![layer("raw", 0, 0), layer("aggregate", 1, 190)],
             unclaimed: 4,
             unreadable: 1,
+            refused: 2,
+            compared: Some(LastCompared {
+                version: 1,
+                at: DateTime::from_timestamp(1_709_287_445, 0).unwrap(),
+                well_at: DateTime::from_timestamp(1_709_286_545, 0),
+                announced: 0,
+                left_out_count: 3,
+                left_out: vec![LeftOutName {
+                    name: "trips//x".to_owned(),
+                    reason: "it is no path; rename it".to_owned(),
+                }],
+                error: Some("landing: no answer; look at the network".to_owned()),
+            }),
+            queues: Some(Depths {
+                queue: "landing-events".to_owned(),
+                visible: 5,
+                invisible: 2,
+                poison: 1,
+                error: None,
+            }),
             contracts: Some("schemas/raw/trips.yaml:3:1: unknown key".to_owned()),
         };
         insta::assert_snapshot!(format!("{}{}", grid(&now).text(None, false), remarks(&now).join("\n")));

@@ -2,9 +2,11 @@
 
 use url::Url;
 
-use super::{Config, Expected, Values};
+use super::{Config, Expected, Values, parse_patience};
 use crate::azure::AccountSettings;
+use crate::azure::connection::has_userinfo;
 use crate::azure::identity::{Kind, Login};
+use crate::azure::patience::Patience;
 use crate::error::Result;
 use crate::secret::Secret;
 
@@ -40,6 +42,9 @@ impl AzureSettings {
             blob_endpoint: values.optional("AZURE_STORAGE_ENDPOINT", parse_endpoint)?,
             queue_endpoint: values.optional("AZURE_QUEUE_ACCOUNT_URL", parse_endpoint)?,
             login,
+            patience: values
+                .optional("ALLUVIUM_STORAGE_PATIENCE", parse_patience)?
+                .map_or_else(Patience::default, Patience::of),
         };
         Ok(Self {
             account,
@@ -51,6 +56,16 @@ impl AzureSettings {
 }
 
 impl Config {
+    /// The same for a command that somebody waits for: a storage account that does not answer is told soon, unless it was
+    /// said how long it may take.
+    #[must_use]
+    pub fn for_a_person(mut self) -> Self {
+        if self.lookup("ALLUVIUM_STORAGE_PATIENCE").is_none() {
+            self.azure.account.patience = Patience::SHORT;
+        }
+        self
+    }
+
     /// Where the account's queues answer, as far as the settings say.
     #[must_use]
     pub fn queue_service(&self) -> Option<String> {
@@ -92,9 +107,9 @@ fn parse_prefix(text: &str) -> Result<String, Expected> {
 }
 
 fn parse_endpoint(text: &str) -> Result<Url, Expected> {
-    let url = Url::parse(text).ok().filter(|url| url.has_host() && url.query().is_none() && url.password().is_none());
+    let url = Url::parse(text).ok().filter(|url| url.has_host() && url.query().is_none() && !has_userinfo(url));
     url.filter(|url| matches!(url.scheme(), "https" | "http"))
-        .ok_or("a URL such as https://account.blob.core.windows.net")
+        .ok_or("a URL such as https://account.blob.core.windows.net, without a name or password before the host")
 }
 
 fn parse_kind(text: &str) -> Result<Kind, Expected> {

@@ -140,14 +140,39 @@ fn quotes_are_no_part_of_an_etag() {
 }
 
 #[test]
-fn foreign_containers_and_accounts_are_skipped() {
+fn foreign_containers_and_accounts_are_refused() {
     let lake = event_grid("/blobServices/default/containers/lake/blobs/raw/t/part-0.parquet", CREATED, flushed());
-    assert!(matches!(parse_local(lake.to_string().as_bytes()).as_slice(), [Item::Skipped { .. }]));
-    let ours = event_grid(SUBJECT, CREATED, flushed()).to_string();
-    for (account, is_ours) in [("acct", true), ("ACCT", true), ("acc", false), ("other", false)] {
+    let items = parse_local(lake.to_string().as_bytes());
+    let [Item::Refused(refused)] = items.as_slice() else { panic!("{items:?}") };
+    assert_eq!((refused.name.as_str(), refused.etag.as_deref()), ("events-of-container-lake", None));
+    let mut ours = event_grid(SUBJECT, CREATED, flushed());
+    let topic = ours["topic"].as_str().unwrap().to_owned();
+    for (account, topic, is_ours) in [
+        ("acct", topic.clone(), true),
+        ("ACCT", topic.clone(), true),
+        ("acct", topic.replace("storageAccounts", "storageaccounts"), true),
+        ("acc", topic.clone(), false),
+        ("other", topic.clone(), false),
+        ("acct", format!("{topic}/../evil"), false),
+        ("acct", format!("{topic}/evil"), false),
+        ("acct", format!("{topic}/"), false),
+        ("acct", "/x/storageAccounts/acct/../evil".to_owned(), false),
+        ("evil", "/x/storageAccounts/acct/../../storageAccounts/evil".to_owned(), false),
+        ("acct", "/x/storageAccounts/evil/../acct".to_owned(), false),
+        ("acct", "acct".to_owned(), false),
+        ("acct", String::new(), false),
+    ] {
         let scope = Scope { account: Some(account.to_owned()), container: "landing".to_owned() };
-        let items = parse(ours.as_bytes(), &scope).unwrap();
-        assert_eq!(matches!(items.as_slice(), [Item::File(..)]), is_ours, "{account}");
+        ours["topic"] = Value::from(topic.as_str());
+        let items = parse(ours.to_string().as_bytes(), &scope).unwrap();
+        match items.as_slice() {
+            [Item::File(..)] => assert!(is_ours, "{account} {topic}"),
+            [Item::Refused(refused)] => {
+                assert!(!is_ours, "{account} {topic}");
+                assert!(refused.error.to_string().contains("another account"), "{}", refused.error);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -191,7 +216,9 @@ fn a_path_that_could_lead_elsewhere_is_refused() {
     ] {
         assert!(decoded_path(encoded).is_err(), "{encoded}");
         let event = event_grid(&format!("{CONTAINERS}landing{BLOBS}{encoded}"), CREATED, flushed());
-        assert!(matches!(parse_local(event.to_string().as_bytes()).as_slice(), [Item::Broken(_)]), "{encoded}");
+        let items = parse_local(event.to_string().as_bytes());
+        let [Item::Refused(refused)] = items.as_slice() else { panic!("{encoded}: {items:?}") };
+        assert_eq!(refused.etag.as_deref(), Some("0x8DC0FFEE0000001"), "{encoded}");
     }
 }
 

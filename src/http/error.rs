@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::{Directive, Error};
 
@@ -24,7 +24,21 @@ pub(super) fn failure(error: &Error) -> Response {
 
 /// An answer that names what was wrong with a request.
 pub(super) fn respond(status: StatusCode, kind: &str, message: &str, remedy: Option<&str>) -> Response {
-    (status, Json(json!({ "error": { "kind": kind, "message": message, "remedy": remedy } }))).into_response()
+    (status, Json(told(kind, message, remedy))).into_response()
+}
+
+/// The answer to a request that asks for what there is not.
+pub(super) fn refuse(error: &Error) -> Response {
+    (StatusCode::BAD_REQUEST, Json(body(error))).into_response()
+}
+
+/// An error as JSON.
+pub(super) fn body(error: &Error) -> Value {
+    told(error.kind().as_str(), &error.to_string(), error.remedy_text())
+}
+
+fn told(kind: &str, message: &str, remedy: Option<&str>) -> Value {
+    json!({ "error": { "kind": kind, "message": message, "remedy": remedy } })
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 
-use super::error::failure;
+use super::backfill;
+use super::error::{body as error_body, failure};
 use super::invocation::{Answer, Invocation};
 use crate::error::{Directive, Error, Result};
 use crate::event::stream::{self, StreamRecord};
-use crate::event::{self, FileEvent, Item, Original, Scope};
-use crate::manifest::FileVersion;
-use crate::name::short_hash;
+use crate::event::{self, FileEvent, Item, Original, Refused, Scope};
+use crate::name::{TableName, short_hash};
 use crate::pipeline::deliver::KeyOf;
 
 /// The pipeline's steps as the handlers need them. [`crate::app::App`] is the real one.
@@ -40,11 +40,13 @@ pub trait Steps: Send + Sync + 'static {
     /// One run of the upkeep over all tables; what was done.
     async fn maintain(&self) -> Result<Value>;
     /// Derived tables (or one of them) compared with what their sources make them, and mended; what was found.
-    async fn backfill(&self, table: Option<&str>) -> Result<Value>;
-    /// Landed versions at rest that neither ledger nor staging knows.
-    async fn missing(&self) -> Result<Vec<FileVersion>>;
-    /// Puts files into the landing queue.
-    async fn announce(&self, files: &[FileVersion]) -> Result<()>;
+    async fn backfill(&self, table: Option<&TableName>) -> Result<Value>;
+    /// Keeps an event that must not be followed for the ledger, once.
+    async fn note_refused(&self, refused: &Refused) -> Result<()>;
+    /// Puts landed versions at rest that neither ledger nor staging knows into the landing queue; how many.
+    async fn reconcile(&self) -> Result<usize>;
+    /// The tables that a backfill can be about.
+    async fn derived(&self) -> Result<Vec<TableName>>;
     /// The state of everything.
     async fn status(&self) -> Result<Value>;
 }
@@ -144,7 +146,7 @@ pub(super) async fn plain(
     }
 }
 
-async fn guarded<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+pub(super) async fn guarded<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     match tokio::spawn(work).await {
         Ok(outcome) => outcome,
         Err(panic) => Err(Error::internal("the function broke off").because(panic).remedy("report this with the log")),
@@ -173,18 +175,21 @@ async fn run(steps: &dyn Steps, function: Function, request: &Request) -> Result
         }
         Function::Backfill => Ok(reported(&steps.backfill(None).await?)),
         Function::BackfillNow => {
-            let asked = invocation.data.values().find_map(|request| request.pointer("/Query/table")?.as_str());
-            Ok(responded(steps.backfill(asked).await?))
+            let asked = backfill::asked(invocation.data.values().next());
+            Ok(match backfill::wanted(steps, asked).await? {
+                Ok(table) => responded(200, steps.backfill(table.as_ref()).await?),
+                Err(wrong) => responded(400, error_body(&wrong)),
+            })
         }
-        Function::Status => Ok(responded(steps.status().await?)),
+        Function::Status => Ok(responded(200, steps.status().await?)),
     }
 }
 
 /// An answer of an HTTP function: the body of its response.
-fn responded(body: Value) -> Answer {
+fn responded(status: u16, body: Value) -> Answer {
     let headers = json!({ "Content-Type": "application/json" });
     let mut answer = Answer::default();
-    answer.outputs.insert("res".to_owned(), json!({ "statusCode": 200, "headers": headers, "body": body }));
+    answer.outputs.insert("res".to_owned(), json!({ "statusCode": status, "headers": headers, "body": body }));
     answer
 }
 
@@ -217,6 +222,7 @@ async fn ingest(steps: &dyn Steps, invocation: &Invocation) -> Result<Answer> {
                 tracing::info!(subject, "event skipped: {reason}");
                 Ok(json!({ "skipped": subject, "reason": reason }))
             }
+            Item::Refused(refused) => refuse(steps, &refused).await,
             Item::Broken(error) => Err(error),
         };
         match outcome {
@@ -230,6 +236,13 @@ async fn ingest(steps: &dyn Steps, invocation: &Invocation) -> Result<Answer> {
         }
     }
     failed.map_or(Ok(answer), Err)
+}
+
+/// An event that must not be followed is done: no delivery could do better, and its neighbours in the message need none.
+async fn refuse(steps: &dyn Steps, refused: &Refused) -> Result<Value> {
+    steps.note_refused(refused).await?;
+    tracing::info!(subject = refused.name, "event refused: {}", refused.error);
+    Ok(json!({ "refused": refused.name, "reason": refused.error.describe() }))
 }
 
 async fn ingest_one(
@@ -303,6 +316,10 @@ async fn poison(steps: &dyn Steps, invocation: &Invocation) -> Result<Answer> {
     for item in items {
         match item {
             Item::Skipped { .. } => {}
+            Item::Refused(refused) => {
+                steps.note_refused(&refused).await?;
+                given_up.push(refused.name);
+            }
             Item::File(file, original) => {
                 let attempts = original.attempts().saturating_add(MOST_DELIVERIES);
                 let causes = steps.give_up(&file, attempts).await?;
@@ -325,10 +342,9 @@ async fn poison(steps: &dyn Steps, invocation: &Invocation) -> Result<Answer> {
 }
 
 async fn reconcile(steps: &dyn Steps) -> Result<Answer> {
-    let files = steps.missing().await?;
-    steps.announce(&files).await?;
-    if !files.is_empty() {
-        tracing::info!(files = files.len(), "landed files that no event announced are in the queue now");
+    let files = steps.reconcile().await?;
+    if files > 0 {
+        tracing::info!(files, "landed files that no event announced are in the queue now");
     }
-    Ok(reported(&json!({ "announced": files.len() })))
+    Ok(reported(&json!({ "announced": files })))
 }

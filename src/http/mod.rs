@@ -5,13 +5,16 @@
 //! | any `/` | at once: the host's ping |
 //! | POST `/ingest` `/commit` `/maintain` `/backfill` `/backfill_now` `/reconcile` `/poison` `/status` `/cdc_kafka` `/cdc_eventhubs` | an invocation in the host's wire format |
 //! | GET `/api/status` | the status as JSON: a forwarded request |
-//! | POST `/api/backfill_now` | what a backfill found, of all derived tables or of `?table=`: a forwarded request |
+//! | POST `/api/backfill_now` | what a backfill found, of all derived tables or of `?table=`: a forwarded request. 400 for any other parameter, a body, or a table that is not derived |
 //!
 //! A message that meets a transient fault goes back into the queue with a count and a delay of its own, so that an outage
-//! uses up none of the host's few deliveries. Failures are never 2xx, and successes never empty.
+//! uses up none of the host's few deliveries. Failures are never 2xx, and successes never empty. An event that must not be
+//! followed (of another account or container, or of a name that is no path) is no failure: it is in the ledger once, as
+//! `refused`, and its message is done as far as it goes. A message that cannot be understood fails until it is poison.
 //!
 //! The listener is bound before anything else is opened; the lake is opened by the first invocation that needs it.
 
+mod backfill;
 mod error;
 mod handlers;
 mod invocation;
@@ -102,10 +105,22 @@ async fn status(State(steps): State<Arc<dyn Steps>>, headers: HeaderMap) -> Resp
     handlers::plain(Function::Status, invocation_id(&headers), async move { steps.status().await }).await
 }
 
-async fn backfill_now(State(steps): State<Arc<dyn Steps>>, uri: Uri, headers: HeaderMap) -> Response {
-    let table = parameter(&uri, "table");
-    let work = async move { steps.backfill(table.as_deref()).await };
-    handlers::plain(Function::BackfillNow, invocation_id(&headers), work).await
+async fn backfill_now(State(steps): State<Arc<dyn Steps>>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    let id = invocation_id(&headers);
+    let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else {
+        return error::respond(StatusCode::BAD_REQUEST, "invalid", "the body broke off", None);
+    };
+    let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned();
+    let asked = backfill::Asked { parameters: pairs.collect(), has_body: !body.trim_ascii().is_empty() };
+    let asking = Arc::clone(&steps);
+    match handlers::guarded(async move { backfill::wanted(&*asking, asked).await }).await {
+        Ok(Ok(table)) => {
+            let work = async move { steps.backfill(table.as_ref()).await };
+            handlers::plain(Function::BackfillNow, id, work).await
+        }
+        Ok(Err(wrong)) => error::refuse(&wrong),
+        Err(error) => handlers::plain(Function::BackfillNow, id, async move { Err(error) }).await,
+    }
 }
 
 fn parameter(uri: &Uri, wanted: &str) -> Option<String> {

@@ -2,7 +2,6 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use chrono::DateTime;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tracing_subscriber::EnvFilter;
@@ -10,16 +9,18 @@ use tracing_subscriber::EnvFilter;
 use super::*;
 use crate::error::ErrorKind;
 use crate::event::stream::StreamRecord;
-use crate::event::{FileEvent, Scope};
-use crate::manifest::FileVersion;
+use crate::event::{FileEvent, Refused, Scope};
+use crate::name::TableName;
 use crate::pipeline::deliver::KeyOf;
 use crate::telemetry::{Captured, json_lines};
+
+mod refused;
 
 /// Steps that write down what they were asked, and fail for paths that say so.
 #[derive(Default)]
 struct Recorder {
     calls: Mutex<Vec<String>>,
-    missing: Vec<FileVersion>,
+    missing: usize,
     /// What was put back, and whether the queue takes it.
     back: Mutex<Vec<Vec<u8>>>,
     queue_is_away: bool,
@@ -99,18 +100,26 @@ impl Steps for Recorder {
         Ok(json!({ "tables": [] }))
     }
 
-    async fn backfill(&self, table: Option<&str>) -> Result<Value> {
-        self.note(format!("backfill {}", table.unwrap_or("all")));
+    async fn backfill(&self, table: Option<&TableName>) -> Result<Value> {
+        self.note(format!("backfill {}", table.map_or_else(|| "all".to_owned(), ToString::to_string)));
         Ok(json!({ "tables": [] }))
     }
 
-    async fn missing(&self) -> Result<Vec<FileVersion>> {
-        Ok(self.missing.clone())
+    async fn note_refused(&self, refused: &Refused) -> Result<()> {
+        self.note(format!("refused {} {}", refused.name, refused.etag.as_deref().unwrap_or("-")));
+        match self.queue_is_away {
+            true => Err(Error::unavailable("the store is away")),
+            false => Ok(()),
+        }
     }
 
-    async fn announce(&self, files: &[FileVersion]) -> Result<()> {
-        self.note(format!("announce {}", files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(" ")));
-        Ok(())
+    async fn reconcile(&self) -> Result<usize> {
+        self.note("reconcile".to_owned());
+        Ok(self.missing)
+    }
+
+    async fn derived(&self) -> Result<Vec<TableName>> {
+        Ok(["gold/x", "curated/days"].map(|name| name.parse().unwrap()).into())
     }
 
     async fn status(&self) -> Result<Value> {
@@ -194,26 +203,6 @@ const TIMER: &str = r#"{"Data":{"timer":{"Schedule":{"AdjustForDST":true},
 const HTTP: &str = r#"{"Data":{"req":{"Url":"http://localhost:7071/api/status?x=1","Method":"GET","Query":{"x":"1"},
   "Headers":{"Host":["localhost:7071"]},"Params":{},"Identities":[{}]}},
  "Metadata":{"Headers":{},"Query":{"x":"1"},"sys":{"MethodName":"status","UtcNow":"2026-01-15T10:00:00.0Z","RandGuid":"x"}}}"#;
-
-#[tokio::test]
-async fn upkeep_and_backfills_are_called_by_time_or_by_name() {
-    let served = Served::start(Recorder::default()).await;
-    served.succeed("maintain", TIMER).await;
-    served.succeed("backfill", TIMER).await;
-    let asked = HTTP.replace(r#""Query":{"x":"1"}"#, r#""Query":{"table":"curated/days"}"#);
-    let (status, _, body) = served.request("POST", "/backfill_now", asked).await;
-    assert_eq!(status, 200);
-    let answer: Answer = serde_json::from_str(&body).unwrap();
-    assert_eq!(answer.outputs["res"]["body"], json!({ "tables": [] }));
-    // As the host forwards it, and what is called wrongly.
-    assert_eq!(served.request("POST", "/api/backfill_now?table=gold%2Fx", "").await.2, r#"{"tables":[]}"#);
-    assert_eq!(served.request("POST", "/api/backfill_now", "").await.0, 200);
-    assert_eq!(served.request("GET", "/api/backfill_now", "").await.0, 405);
-    assert_eq!(
-        served.recorder.calls(),
-        ["maintain", "backfill all", "backfill curated/days", "backfill gold/x", "backfill all"]
-    );
-}
 
 #[tokio::test]
 async fn the_ping_is_answered_by_any_method() {
@@ -328,11 +317,8 @@ async fn a_missing_right_fails_the_message_but_may_pass() {
 }
 
 #[tokio::test]
-async fn foreign_events_are_acknowledged_without_a_read() {
+async fn an_empty_message_is_done() {
     let served = Served::start(Recorder::default()).await;
-    let mut lake = event("x");
-    lake["subject"] = json!("/blobServices/default/containers/lake/blobs/raw/t/part-0.parquet");
-    served.succeed("ingest", queue_invocation(&lake, 1)).await;
     served.succeed("ingest", queue_invocation(&json!([]), 1)).await;
     assert!(served.recorder.calls().is_empty());
 }
@@ -399,18 +385,11 @@ async fn poison_gives_files_up_and_records_unreadable_messages_by_their_content(
 
 #[tokio::test]
 async fn timers_run_their_step() {
-    let file = |path: &str| FileVersion {
-        path: path.to_owned(),
-        etag: "1".to_owned(),
-        bytes: 1,
-        last_modified: DateTime::UNIX_EPOCH,
-        sequencer: None,
-    };
-    let served = Served::start(Recorder { missing: vec![file("a"), file("b")], ..Recorder::default() }).await;
+    let served = Served::start(Recorder { missing: 2, ..Recorder::default() }).await;
     assert_eq!(served.succeed("commit", TIMER).await, [r#"{"tables":0}"#]);
     assert_eq!(served.succeed("commit?force=true", TIMER).await.len(), 1);
     assert_eq!(served.succeed("reconcile", TIMER).await, [r#"{"announced":2}"#]);
-    assert_eq!(served.recorder.calls(), ["commit force=false", "commit force=true", "announce a b"]);
+    assert_eq!(served.recorder.calls(), ["commit force=false", "commit force=true", "reconcile"]);
 }
 
 #[tokio::test]

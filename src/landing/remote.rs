@@ -16,7 +16,9 @@ use object_store::{Attribute, GetOptions, GetResult, ObjectMeta, ObjectStore};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::{LISTED_AHEAD, is_passed_over, refusal, refused};
+use super::{Entry, LISTED_AHEAD, LeftOut, is_passed_over, refusal, refused};
+use crate::azure::blobs::Blobs;
+use crate::azure::listing::{AT_ONCE, FOLDER_MARK, Listed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::FileVersion;
 
@@ -26,25 +28,28 @@ const PIECE: u64 = 4 << 20;
 /// Pieces that are read ahead of who decodes them.
 const READ_AHEAD: usize = 1;
 
-/// What tools write into the metadata of an empty blob that stands for a folder.
-const FOLDER_MARK: &str = "hdi_isfolder";
-
 /// A container that producers write to.
 #[derive(Debug)]
 pub(super) struct Container {
     store: Arc<dyn ObjectStore>,
+    /// The same as an account's, which lists blobs of any name.
+    blobs: Option<Blobs>,
     name: String,
 }
 
-type Sender = mpsc::Sender<Result<FileVersion>>;
+type Sender = mpsc::Sender<Result<Entry>>;
 
 impl Container {
-    pub(super) fn new(store: Arc<dyn ObjectStore>, name: String) -> Self {
-        Self { store, name }
+    pub(super) fn new(store: Arc<dyn ObjectStore>, blobs: Option<Blobs>, name: String) -> Self {
+        Self { store, blobs, name }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(super) fn admits(path: &str) -> Result<()> {
+        location(path).map(drop)
     }
 
     /// The version that a path has now; none when there is no such blob.
@@ -59,70 +64,56 @@ impl Container {
         }
     }
 
-    /// All blobs but those that are passed over. A name that is no path (an empty part, a control character) spoils the
-    /// answer that it is in, so everything is then listed again folder by folder, and only that name's folder is missing: what
-    /// came before it comes twice.
-    pub(super) fn list(this: &Arc<Self>) -> BoxStream<'static, Result<FileVersion>> {
+    /// All blobs but those that are passed over.
+    pub(super) fn entries(this: &Arc<Self>) -> BoxStream<'static, Result<Entry>> {
         let (send, mut receive) = mpsc::channel(LISTED_AHEAD);
         let container = Arc::clone(this);
         tokio::spawn(async move {
             // None: nobody listens any more, so there is nothing left to do.
-            let _ = container.list_into(&send).await;
+            let _ = match &container.blobs {
+                Some(blobs) => container.list_account(blobs, &send).await,
+                None => container.list_store(&send).await,
+            };
         });
         futures::stream::poll_fn(move |cx| receive.poll_recv(cx)).boxed()
     }
 
-    async fn list_into(&self, send: &Sender) -> Option<()> {
+    async fn list_account(&self, blobs: &Blobs, send: &Sender) -> Option<()> {
+        let mut marker = None;
+        loop {
+            let page = match blobs.page(marker.as_deref(), AT_ONCE).await {
+                Ok(page) => page,
+                Err(error) => return send.send(Err(error.within(&self.name))).await.ok(),
+            };
+            for entry in page.blobs.into_iter().filter_map(entry) {
+                send.send(Ok(entry)).await.ok()?;
+            }
+            match page.next {
+                Some(next) => marker = Some(next),
+                None => return Some(()),
+            }
+        }
+    }
+
+    async fn list_store(&self, send: &Sender) -> Option<()> {
         let mut listed = self.store.list(None);
         while let Some(found) = listed.next().await {
-            match found {
-                Ok(meta) => self.give(meta, send).await?,
-                Err(object_store::Error::InvalidPath { .. }) => return self.list_by_folder(send).await,
+            let found = match found {
+                Ok(meta) => self.listed(meta).await.map(entry),
                 Err(error) => return send.send(Err(Error::from(error).within(&self.name))).await.ok(),
+            };
+            if let Some(found) = found.transpose() {
+                send.send(found).await.ok()?;
             }
         }
         Some(())
     }
 
-    async fn list_by_folder(&self, send: &Sender) -> Option<()> {
-        let mut folders = vec![Path::default()];
-        while let Some(folder) = folders.pop() {
-            match self.store.list_with_delimiter(Some(&folder)).await {
-                Ok(mut found) => {
-                    for meta in found.objects {
-                        self.give(meta, send).await?;
-                    }
-                    found.common_prefixes.sort_unstable_by(|a, b| b.cmp(a));
-                    folders.extend(found.common_prefixes);
-                }
-                Err(error @ object_store::Error::InvalidPath { .. }) => {
-                    let error = Error::invalid(format!("{}: the folder `{folder}` cannot be listed", self.name))
-                        .because(error)
-                        .remedy("give the blob another name; until then only events tell of the files beside it");
-                    send.send(Err(error)).await.ok()?;
-                }
-                Err(error) => send.send(Err(Error::from(error).within(&self.name))).await.ok()?,
-            }
-        }
-        Some(())
-    }
-
-    /// Sends one blob, if it is a file to be read. None when nobody listens any more.
-    async fn give(&self, meta: ObjectMeta, send: &Sender) -> Option<()> {
-        let path = meta.location.as_ref();
-        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        if is_passed_over(name) || folder.split('/').any(|part| part.starts_with(['_', '.'])) {
-            return Some(());
-        }
+    async fn listed(&self, meta: ObjectMeta) -> Result<Listed> {
         // Only a closer look tells an empty file from what stands for a folder.
-        let found = match meta.size {
-            0 => self.head(path).await.transpose(),
-            _ => Some(version(meta)),
-        };
-        match found {
-            Some(found) => send.send(found).await.ok(),
-            None => Some(()),
-        }
+        let is_folder = meta.size == 0 && self.head(meta.location.as_ref()).await?.is_none();
+        let FileVersion { path, etag, bytes, last_modified, .. } = version(meta)?;
+        Ok(Listed { name: path, etag, bytes, last_modified, is_folder })
     }
 
     /// A blob's content at exactly this version. Must be called on a thread that may block, within the runtime.
@@ -138,12 +129,34 @@ impl Container {
     }
 }
 
+/// What a blob is to those who read files; none when it is passed over.
+fn entry(blob: Listed) -> Option<Entry> {
+    let (folder, name) = blob.name.rsplit_once('/').unwrap_or(("", &blob.name));
+    let is_hidden = |part: &str| part.starts_with(['_', '.']) && part != "." && part != "..";
+    let is_open = name == "." || name == "..";
+    if blob.is_folder || folder.split('/').any(is_hidden) || (!is_open && is_passed_over(name)) {
+        return None;
+    }
+    // What some tools put in the place of an empty folder.
+    if name.is_empty() && blob.bytes == 0 {
+        return None;
+    }
+    let refused = location(&blob.name).err();
+    let Listed { name: path, etag, bytes, last_modified, .. } = blob;
+    let version = FileVersion { path, etag, bytes, last_modified, sequencer: None };
+    Some(match refused {
+        None => Entry::File(version),
+        Some(error) => Entry::LeftOut(LeftOut { version, reason: error.describe() }),
+    })
+}
+
 /// The location of a path, which must be below the landing zone.
 fn location(path: &str) -> Result<Path> {
-    if let Some(why) = refused(path) {
-        return Err(refusal(path, why));
-    }
-    Path::parse(path).map_err(|error| refusal(path, "no blob can be read by such a name").because(error))
+    let location = match refused(path) {
+        Some(why) => Err(refusal(path, why)),
+        None => Path::parse(path).map_err(|_| refusal(path, "it has a control character")),
+    };
+    location.map_err(|error| error.remedy("give the blob another name"))
 }
 
 fn is_folder_mark(found: &GetResult) -> bool {

@@ -133,12 +133,13 @@ async fn links_lead_nowhere_outside() {
         let error = landing.head(path).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{path}: {error}");
     }
-    let found: Vec<Result<FileVersion>> = landing.list().collect().await;
-    let listed: Vec<String> = found
-        .iter()
-        .map(|file| file.as_ref().map_or_else(|e| e.message().to_owned(), |file| file.path.clone()))
-        .collect();
-    assert_eq!(listed, ["a.csv", "link.csv is a link that leads out of the landing zone", "same.csv"]);
+    let entries: Vec<Entry> = landing.entries().try_collect().await.unwrap();
+    let [Entry::File(first), Entry::LeftOut(link), Entry::File(last)] = entries.as_slice() else {
+        panic!("{entries:?}")
+    };
+    assert_eq!([&first.path, &link.version.path, &last.path], ["a.csv", "link.csv", "same.csv"]);
+    assert!(link.reason.contains("a link that leads out") && link.reason.contains("copy the file"), "{link:?}");
+    assert!(landing.admits("link.csv").is_ok(), "it may become a file");
 }
 
 #[cfg(target_os = "linux")]
@@ -149,8 +150,10 @@ async fn a_name_that_is_not_utf8_is_named() {
     put(&landing, "a.csv", "x");
     let name = std::ffi::OsStr::from_bytes(b"bad\xff.csv");
     std::fs::write(landing.folder().unwrap().join(name), "x").unwrap();
-    let found: Vec<Result<FileVersion>> = landing.list().collect().await;
-    let errors: Vec<&Error> = found.iter().filter_map(|file| file.as_ref().err()).collect();
-    assert_eq!(found.len(), 2);
-    assert!(errors[0].message().contains("bad"), "{}", errors[0]);
+    let files: Vec<FileVersion> = landing.list().try_collect().await.unwrap();
+    assert_eq!(files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["a.csv"]);
+    let entries: Vec<Entry> = landing.entries().try_collect().await.unwrap();
+    let [_, Entry::LeftOut(bad)] = entries.as_slice() else { panic!("{entries:?}") };
+    assert_eq!(bad.version.path, "bad\u{fffd}.csv");
+    assert!(bad.reason.contains("not UTF-8; rename it"), "{bad:?}");
 }

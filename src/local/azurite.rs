@@ -1,12 +1,14 @@
 //! Azurite for `--storage azurite`: found or started, with its containers and queues.
 
-use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
 use crate::app::Backends;
@@ -29,11 +31,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A service on this machine answers within this.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
+/// Pauses between tries to start it again, in seconds; the last one repeats.
+const START_AGAIN: [u64; 4] = [1, 2, 5, 15];
+
 /// An Azurite that was started here. It ends with this value, and what it has stays in its folder.
 #[derive(Debug)]
 pub struct Azurite {
-    child: Child,
-    leash: Option<ChildStdin>,
+    /// Ends it when it goes.
+    end: DropGuard,
+    supervision: JoinHandle<()>,
 }
 
 /// The configuration with everything in the Azurite that it names; by default the one at Azurite's usual ports. Settings of
@@ -123,7 +129,8 @@ async fn prepare(backends: &Backends) -> Result<()> {
 }
 
 impl Azurite {
-    /// Starts it on these ports (0 is any that is free) for blobs and queues; gives the ports that it has.
+    /// Starts it on these ports (0 is any that is free) for blobs and queues; gives the ports that it has. If it ends by itself
+    /// it is started again, on the same ports and data.
     async fn start(config: &Config, ports: [u16; 2]) -> Result<(Self, [u16; 2])> {
         let program = config.azurite.canonicalize().map_err(|_| {
             Error::not_found(format!("Azurite is not installed: there is no {}", config.azurite.display()))
@@ -131,8 +138,65 @@ impl Azurite {
         })?;
         let folder = config.home.join("azurite");
         std::fs::create_dir_all(&folder).map_err(|error| Error::from(error).within(folder.display()))?;
-        let mut azurite = Self::spawn(&program, &folder, ports)?;
-        let Some(output) = azurite.child.stdout.take() else { return Err(Error::internal("Azurite has no output")) };
+        let (running, ports) = Running::start(&program, &folder, ports).await?;
+        let end = CancellationToken::new();
+        let supervision = tokio::spawn(supervise(running, program, folder, ports, end.clone()));
+        Ok((Self { end: end.drop_guard(), supervision }, ports))
+    }
+
+    /// Ends it, and waits until it has written down what it has.
+    ///
+    /// # Errors
+    /// Its supervision broke off.
+    pub async fn stop(self) -> Result<()> {
+        drop(self.end);
+        self.supervision.await.map_err(|error| Error::internal("waiting for Azurite's end").because(error))
+    }
+}
+
+/// Starts Azurite again whenever it ends before it shall.
+async fn supervise(mut running: Running, program: PathBuf, folder: PathBuf, ports: [u16; 2], end: CancellationToken) {
+    loop {
+        tokio::select! {
+            ended = running.child.wait() => {
+                let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+                tracing::warn!("Azurite ended ({how}) and is started again");
+            }
+            () = end.cancelled() => {
+                drop(running.leash.take());
+                // How it ended tells nobody anything: it was told to.
+                let _ = running.child.wait().await;
+                return;
+            }
+        }
+        for tries in 0_usize.. {
+            match Running::start(&program, &folder, ports).await {
+                Ok((again, _)) => {
+                    running = again;
+                    break;
+                }
+                Err(error) => tracing::warn!("{}", error.describe()),
+            }
+            let pause = START_AGAIN[tries.min(START_AGAIN.len() - 1)];
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(pause)) => {}
+                () = end.cancelled() => return,
+            }
+        }
+    }
+}
+
+/// One process of it. It ends with this value.
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    leash: Option<ChildStdin>,
+}
+
+impl Running {
+    async fn start(program: &Path, folder: &Path, ports: [u16; 2]) -> Result<(Self, [u16; 2])> {
+        let mut running = Self::spawn(program, folder, ports)?;
+        let Some(output) = running.child.stdout.take() else { return Err(Error::internal("Azurite has no output")) };
         let mut lines = BufReader::new(output).lines();
         let told = async {
             let blobs = told_port(&mut lines, "Blob").await?;
@@ -148,7 +212,7 @@ impl Azurite {
         // Who prints into a pipe that nobody empties stands still one day.
         tokio::spawn(async move { while matches!(lines.next_line().await, Ok(Some(_))) {} });
         tracing::info!(folder = %folder.display(), blobs, queues, "Azurite was started");
-        Ok((azurite, [blobs, queues]))
+        Ok((running, [blobs, queues]))
     }
 
     fn spawn(program: &Path, folder: &Path, [blobs, queues]: [u16; 2]) -> Result<Self> {
@@ -169,15 +233,6 @@ impl Azurite {
         })?;
         let leash = child.stdin.take();
         Ok(Self { child, leash })
-    }
-
-    /// Ends it, and waits until it has written down what it has.
-    ///
-    /// # Errors
-    /// The operating system does not say how it ended.
-    pub async fn stop(mut self) -> Result<ExitStatus> {
-        drop(self.leash.take());
-        self.child.wait().await.map_err(|error| Error::from(error).within("waiting for Azurite's end"))
     }
 }
 

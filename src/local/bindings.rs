@@ -40,6 +40,8 @@ pub enum Trigger {
         schedule: Schedule,
         /// Whether the host keeps its status.
         monitored: bool,
+        /// How a run that failed is tried again, before its next time.
+        retry: Option<Retry>,
     },
     /// Requests from outside, forwarded as they are.
     Http {
@@ -58,6 +60,26 @@ pub enum Trigger {
         /// and its folder is not deployed.
         unset: Vec<String>,
     },
+}
+
+/// How the host tries a run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// So often; none is until it succeeds.
+    pub most: Option<u64>,
+    /// The first pause; each further one is twice as long ...
+    pub first: Duration,
+    /// ... up to this one.
+    pub longest: Duration,
+}
+
+impl Retry {
+    /// The pause after so many tries; none when there is to be no further one.
+    #[must_use]
+    pub fn pause(&self, tries: u64) -> Option<Duration> {
+        let doubled = self.first.saturating_mul(1 << tries.min(20));
+        self.most.is_none_or(|most| tries < most).then(|| doubled.min(self.longest))
+    }
 }
 
 /// Where records of a change stream come from.
@@ -284,6 +306,7 @@ impl FunctionFile {
                 binding,
                 schedule: Schedule::parse(&needed("schedule")?)?,
                 monitored: trigger.get("useMonitor") != Some(&Value::Bool(false)),
+                retry: self.retry()?,
             },
             Some("httpTrigger") => self.http(name, trigger, host, resolve)?,
             Some("kafkaTrigger") => self.stream(StreamSource::Kafka, binding, trigger, resolve)?,
@@ -294,6 +317,30 @@ impl FunctionFile {
             }
         };
         Ok(FunctionBinding { name: name.to_owned(), trigger })
+    }
+
+    fn retry(&self) -> Result<Option<Retry>> {
+        if self.retry.is_empty() {
+            return Ok(None);
+        }
+        let wrong = || {
+            Error::invalid("its `retry` is none that the Functions host takes").remedy(
+                "give `strategy` fixedDelay with `delayInterval`, or exponentialBackoff with `minimumInterval` and \
+                 `maximumInterval`, and `maxRetryCount`, which is -1 for no limit",
+            )
+        };
+        let time = |key: &str| text(&self.retry, key).and_then(time_span).ok_or_else(wrong);
+        let (first, longest) = match text(&self.retry, "strategy") {
+            Some("fixedDelay") => (time("delayInterval")?, time("delayInterval")?),
+            Some("exponentialBackoff") => (time("minimumInterval")?, time("maximumInterval")?),
+            _ => return Err(wrong()),
+        };
+        let most = match self.retry.get("maxRetryCount").and_then(Value::as_i64) {
+            Some(-1) => None,
+            Some(count) => Some(u64::try_from(count).map_err(|_| wrong())?),
+            None => return Err(wrong()),
+        };
+        Ok(Some(Retry { most, first, longest }))
     }
 
     /// A batch of a stream must be whole bytes, and must come again until it was taken: the triggers move on otherwise.

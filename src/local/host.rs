@@ -1,5 +1,6 @@
 //! The local host put together: start, run now, wait until nothing is left, stop.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,6 +106,7 @@ impl LocalHost {
             client: client()?,
             activity: Activity::default(),
             sent: Arc::new(Notify::new()),
+            compare: Arc::new(Notify::new()),
         };
         let (stop, end) = (CancellationToken::new(), CancellationToken::new());
         // A port that is taken is told before anything runs.
@@ -116,13 +118,15 @@ impl LocalHost {
 
         let mut work = JoinSet::new();
         let (progress, landed) = watch::channel(Progress::default());
-        let watcher = Watcher {
+        let mut watcher = Watcher {
             shared: shared.clone(),
             landing,
             scope: backends.scope(),
             queue: config.queue_name.clone(),
             hold: config.arrival_hold,
             progress,
+            left_out: BTreeSet::new(),
+            troubles: BTreeSet::new(),
         };
         let known = watcher.seeded().await;
         work.spawn(watcher.run(known, stop.clone()));
@@ -150,9 +154,9 @@ impl LocalHost {
                     let trigger = QueueTrigger { caller, function, binding, binary, queue, settings, limit };
                     host.work.spawn(trigger.run(host.stop.clone()));
                 }
-                Trigger::Timer { binding, schedule, monitored } => {
+                Trigger::Timer { binding, schedule, monitored, retry } => {
                     let last = Arc::default();
-                    host.timers.push(TimerTrigger { caller, function, binding, schedule, monitored, last });
+                    host.timers.push(TimerTrigger { caller, function, binding, schedule, monitored, retry, last });
                 }
                 Trigger::Http { methods, route } => {
                     let path = format!("/{}/{route}", settings.route_prefix.trim_matches('/')).replace("//", "/");
@@ -244,30 +248,44 @@ impl LocalHost {
         broken.map_or(Ok(()), |error| Err(Error::internal("a part of the local host broke off").because(error)))
     }
 
-    /// What landed while no host ran is found by one reconcile at every start, tried until it succeeds.
+    /// What landed while no host ran, or while storage was away, is found by one reconcile at every start and whenever
+    /// storage is back, tried until it succeeds.
     fn reconcile_first(&mut self) {
         let Ok(trigger) = find(&self.timers, Function::Reconcile.name()).cloned() else { return };
         let (done, reconciled) = watch::channel(false);
         self.reconciled = reconciled;
-        let (stop, sent) = (self.stop.clone(), Arc::clone(&self.shared.sent));
+        let (stop, shared) = (self.stop.clone(), self.shared.clone());
         self.work.spawn(async move {
-            for tries in 0_usize.. {
-                match trigger.run_now(false).await {
-                    Ok(_) => {
-                        sent.notify_waiters();
-                        let _ = done.send(true);
-                        return;
-                    }
-                    Err(error) => tracing::warn!("the landing folder is not compared yet: {}", error.describe()),
+            // The first one, and one more whenever somebody asks for it.
+            loop {
+                if !until_compared(&trigger, &stop).await {
+                    return;
                 }
-                let pause = Duration::from_secs(RECONCILE_AGAIN[tries.min(RECONCILE_AGAIN.len() - 1)]);
+                shared.sent.notify_waiters();
+                let _ = done.send(true);
                 tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
+                    () = shared.compare.notified() => {}
                     () = stop.cancelled() => return,
                 }
             }
         });
     }
+}
+
+/// Compares the landing zone with the ledger, again and again until it succeeds; false when the host stops before.
+async fn until_compared(trigger: &TimerTrigger, stop: &CancellationToken) -> bool {
+    for tries in 0_usize.. {
+        match trigger.run_now(false).await {
+            Ok(_) => return true,
+            Err(error) => tracing::warn!("the landing zone is not compared yet: {}", error.describe()),
+        }
+        let pause = Duration::from_secs(RECONCILE_AGAIN[tries.min(RECONCILE_AGAIN.len() - 1)]);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.cancelled() => return false,
+        }
+    }
+    false
 }
 
 /// The timer function of a name.

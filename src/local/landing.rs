@@ -1,5 +1,6 @@
 //! Watches the landing folder by listing it again and again, and sends an event for each version that has arrived.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -13,7 +14,7 @@ use super::{Shared, Watch};
 use crate::app::announce;
 use crate::error::Result;
 use crate::event::{Scope, announcement};
-use crate::landing::Landing;
+use crate::landing::{Entry, Landing};
 use crate::manifest::FileVersion;
 use crate::queue::Queue;
 
@@ -43,11 +44,15 @@ pub(super) struct Watcher {
     pub queue: String,
     pub hold: Duration,
     pub progress: watch::Sender<Progress>,
+    /// What was there at the last look and can be no file.
+    pub left_out: BTreeSet<(String, String)>,
+    /// What could not be read at the last look.
+    pub troubles: BTreeSet<String>,
 }
 
 impl Watcher {
     /// Makes the first listing, whose files are left to the reconcile that must follow; the rest is [`Watcher::run`].
-    pub(super) async fn seeded(&self) -> Watch {
+    pub(super) async fn seeded(&mut self) -> Watch {
         let mut known = Watch::new(TimeDelta::from_std(self.hold).unwrap_or(TimeDelta::MAX));
         let (listing, _) = self.list().await;
         known.seed(&listing, self.shared.clock.now());
@@ -55,7 +60,7 @@ impl Watcher {
     }
 
     /// Watches until `stop`.
-    pub(super) async fn run(self, mut known: Watch, stop: CancellationToken) {
+    pub(super) async fn run(mut self, mut known: Watch, stop: CancellationToken) {
         let shortest = (self.hold / 4).clamp(Duration::from_millis(10), Duration::from_millis(250));
         while !stop.is_cancelled() {
             let begun = tokio::time::Instant::now();
@@ -68,7 +73,7 @@ impl Watcher {
         }
     }
 
-    async fn look(&self, known: &mut Watch) {
+    async fn look(&mut self, known: &mut Watch) {
         self.progress.send_modify(|progress| progress.begun += 1);
         // The instant before the listing: a version has been there at least since then.
         let now = self.shared.clock.now();
@@ -105,20 +110,37 @@ impl Watcher {
         queue.send_all(&self.queue, arrived.iter().map(message).collect(), Duration::ZERO).await.map(drop)
     }
 
-    /// All files, and whether every part of the folder could be read.
-    async fn list(&self) -> (Vec<FileVersion>, bool) {
+    /// All files, and whether every part of the folder could be read. What cannot be read is told once, not at each look.
+    async fn list(&mut self) -> (Vec<FileVersion>, bool) {
         let mut files = Vec::new();
-        let mut whole = true;
-        let mut listing = self.landing.list();
+        let (mut left_out, mut troubles) = (BTreeSet::new(), BTreeSet::new());
+        let mut listing = self.landing.entries();
         while let Some(found) = listing.next().await {
             match found {
-                Ok(file) => files.push(file),
+                Ok(Entry::File(file)) => files.push(file),
+                Ok(Entry::LeftOut(entry)) => {
+                    left_out.insert((entry.version.path, entry.version.etag));
+                }
                 Err(error) => {
-                    whole = false;
-                    tracing::warn!("the landing folder cannot be read whole: {}", error.describe());
+                    let told = error.describe();
+                    if !self.troubles.contains(error.message()) {
+                        tracing::warn!("the landing zone cannot be read whole: {told}");
+                    }
+                    troubles.insert(error.message().to_owned());
                 }
             }
         }
-        (files, whole)
+        let is_whole = troubles.is_empty();
+        // The comparison records what no event can tell of, and finds what landed while storage was away.
+        let is_new = is_whole && !left_out.is_subset(&self.left_out);
+        let is_back = is_whole && !self.troubles.is_empty();
+        if is_new || is_back {
+            self.shared.compare.notify_one();
+        }
+        if is_whole {
+            self.left_out = left_out;
+        }
+        self.troubles = troubles;
+        (files, is_whole)
     }
 }

@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::queue::Queue;
 
 pub use bindings::{
-    FunctionBinding, HostSettings, StreamSource, Trigger, names as setting_names, read as read_functions,
+    FunctionBinding, HostSettings, Retry, StreamSource, Trigger, names as setting_names, read as read_functions,
 };
 pub use child::Launch;
 pub use host::{LocalHost, LocalOptions, Port};
@@ -104,6 +104,9 @@ struct Shared {
     activity: Activity,
     /// Something was put into a queue.
     sent: Arc<Notify>,
+    /// The landing zone should be compared with the ledger now, not at the next quarter of an hour: storage is back after it was
+    /// away, or something lies there of which no event can tell.
+    compare: Arc<Notify>,
 }
 
 /// Counts what is going on, so that one can wait until nothing is. Cheap to clone.

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
-use super::{Schedule, Timer, wire};
+use super::{Retry, Schedule, Timer, wire};
 use crate::error::Result;
 use crate::http::Answer;
 
@@ -23,6 +23,7 @@ pub(super) struct TimerTrigger {
     pub binding: String,
     pub schedule: Schedule,
     pub monitored: bool,
+    pub retry: Option<Retry>,
     /// When it ran last. Held while it runs: runs of the schedule and by hand never overlap.
     pub last: Arc<Mutex<Option<DateTime<Utc>>>>,
 }
@@ -39,8 +40,14 @@ impl TimerTrigger {
                 () = stop.cancelled() => return,
             }
             let Some(occurrence) = timer.due(clock.now()) else { continue };
-            if let Err(error) = self.fire(occurrence, false).await {
+            for tries in 0_u64.. {
+                let Err(error) = self.fire(occurrence, false).await else { break };
                 tracing::warn!(function = self.function, "{} failed: {}", self.function, error.describe());
+                let Some(pause) = self.retry.and_then(|retry| retry.pause(tries)) else { break };
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = stop.cancelled() => return,
+                }
             }
             timer.finished(clock.now());
         }

@@ -6,7 +6,6 @@ use serde::Serialize;
 use crate::catalog::Claim;
 use crate::error::{Error, Result};
 use crate::event::FileEvent;
-use crate::layout;
 use crate::manifest::{Counts, FileVersion, Manifest, Status};
 use crate::name::{BatchId, TableName, short_hash};
 use crate::pipeline::lake::Lake;
@@ -35,6 +34,13 @@ pub struct Ingested {
     pub reason: Option<String>,
 }
 
+impl Ingested {
+    fn of_nobody(path: &str, action: Action, status: Status, reason: String) -> Self {
+        let (path, counts) = (path.to_owned(), Counts::default());
+        Self { table: None, path, action, status: Some(status), counts, reason: Some(reason) }
+    }
+}
+
 /// What a worker did about one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -49,6 +55,8 @@ pub enum Action {
     Missing,
     /// No contract takes the file; noted.
     Unclaimed,
+    /// No file can be had by this path; noted.
+    Refused,
 }
 
 /// Takes one event: reads the file at its present version and stages it for every table that takes it.
@@ -57,6 +65,11 @@ pub enum Action {
 /// Only what a later delivery may cure (storage, a file that keeps changing) or what a person must cure; a bad file is no
 /// error but a `refused` batch.
 pub async fn ingest(lake: &Lake, event: &FileEvent) -> Result<Vec<Ingested>> {
+    if let Err(error) = lake.landing.admits(&event.path) {
+        let reason = error.describe();
+        notes::note_refused(lake, &notes::version_of(event), &reason).await?;
+        return Ok(vec![Ingested::of_nobody(&event.path, Action::Refused, Status::Refused, reason)]);
+    }
     let Some(version) = lake.landing.head(&event.path).await? else {
         return missing(lake, event).await;
     };
@@ -85,8 +98,14 @@ fn sequencer_of(event: &FileEvent, version: &FileVersion) -> Option<String> {
 async fn missing(lake: &Lake, event: &FileEvent) -> Result<Vec<Ingested>> {
     let version = notes::version_of(event);
     let reason = "the file was gone when its event arrived";
-    let mut done = Vec::new();
-    for (contract, _) in lake.catalog.claims(&event.path) {
+    let claims = lake.catalog.claims(&event.path);
+    if claims.is_empty() {
+        // There is nothing that a later contract could take.
+        let reason = format!("{reason}, and {UNCLAIMED}");
+        return Ok(vec![Ingested::of_nobody(&event.path, Action::Missing, Status::Missing, reason)]);
+    }
+    let mut done = Vec::with_capacity(claims.len());
+    for (contract, _) in claims {
         notes::note(lake, &contract, &version, Status::Missing, reason, false, 1).await?;
         done.push(Ingested {
             table: Some(contract.table.clone()),
@@ -102,38 +121,17 @@ async fn missing(lake: &Lake, event: &FileEvent) -> Result<Vec<Ingested>> {
 
 /// Remembers a file that no contract takes, so that the ledger shows it and a later contract finds it.
 async fn unclaimed(lake: &Lake, version: FileVersion) -> Result<Ingested> {
-    let ingested = Ingested {
-        table: None,
-        path: version.path.clone(),
-        action: Action::Unclaimed,
-        status: Some(Status::Ignored),
-        counts: Counts::default(),
-        reason: Some(UNCLAIMED.to_owned()),
-    };
-    if ledger::index(lake).await?.is_unclaimed(&version.path, &version.etag) {
-        return Ok(ingested);
-    }
+    let ingested = Ingested::of_nobody(&version.path, Action::Unclaimed, Status::Ignored, UNCLAIMED.to_owned());
     let name = short_hash(&["unclaimed", &version.path, &version.etag]);
-    let path = format!("{}/{name}.json", layout::unclaimed_notes());
-    if lake.store.head(&path).await?.is_none() {
-        let found = Unclaimed {
-            version: 1,
-            source: version,
-            status: Status::Ignored,
-            reason: UNCLAIMED.to_owned(),
-            attempts: 1,
-            first_seen: lake.clock.now(),
-        };
-        // Somebody else's note says the same.
-        lake.store.put_if_absent(&path, staging::to_json(&found)?).await?;
-    }
+    notes::note_unclaimed(lake, &name, version, Status::Ignored, UNCLAIMED, 1).await?;
     Ok(ingested)
 }
 
 /// Why a file has no table.
 pub const UNCLAIMED: &str = "no contract takes this file";
 
-/// A file version that no contract takes, or a message that names no file, until the ledger has it.
+/// What is no table's, until the ledger has it: a file version that no contract takes, something in the landing zone (or told
+/// of by an event) that can be no file, or a message that names none.
 #[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unclaimed {
@@ -141,7 +139,7 @@ pub struct Unclaimed {
     pub version: u32,
     /// The file version, or the name that was given to the message.
     pub source: FileVersion,
-    /// `ignored` for a file, `failed` for a message.
+    /// `ignored` for a file, `refused` for what can be no file, `failed` for a message.
     #[serde(default = "Unclaimed::ignored")]
     pub status: Status,
     /// Why.

@@ -190,6 +190,7 @@ pub struct Index {
     tables: HashMap<String, TableLedger>,
     unclaimed: HashMap<String, HashSet<String>>,
     unreadable: u64,
+    refused: u64,
 }
 
 impl Index {
@@ -205,7 +206,7 @@ impl Index {
         self.tables.get(table_id)
     }
 
-    /// Whether a file version is recorded as taken by no contract.
+    /// Whether a file version is recorded as no table's: no contract takes it, or nobody can.
     #[must_use]
     pub fn is_unclaimed(&self, path: &str, etag: &str) -> bool {
         self.unclaimed.get(path).is_some_and(|etags| etags.contains(etag))
@@ -214,7 +215,13 @@ impl Index {
     /// How many file versions no contract takes.
     #[must_use]
     pub fn unclaimed_count(&self) -> u64 {
-        self.unclaimed.values().map(|etags| etags.len() as u64).sum::<u64>() - self.unreadable
+        self.unclaimed.values().map(|etags| etags.len() as u64).sum::<u64>() - self.unreadable - self.refused
+    }
+
+    /// How many things were refused that can be no file of any table.
+    #[must_use]
+    pub const fn refused_count(&self) -> u64 {
+        self.refused
     }
 
     /// How many messages named no file.
@@ -246,6 +253,7 @@ impl Index {
                 Some(id) => self.tables.entry(id).or_default().insert(row),
                 None => {
                     self.unreadable += u64::from(row.status == Status::Failed);
+                    self.refused += u64::from(row.status == Status::Refused);
                     if let BatchSource::File(version) = row.source {
                         self.unclaimed.entry(version.path).or_default().insert(version.etag);
                     }

@@ -12,6 +12,7 @@
 
 pub mod backfill;
 pub mod commit;
+pub mod compared;
 pub mod deliver;
 pub mod distinct;
 pub mod drift;

@@ -11,6 +11,7 @@ use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::LedgerRow;
 use crate::pipeline::{ledger, staging, tables};
 use crate::schema::Contract;
+use crate::store::Put;
 
 /// How the ledger's reason of a failure begins whose cause may pass by itself. Reconcile enqueues such a file again.
 const FOR_NOW: &str = "for the moment: ";
@@ -88,20 +89,38 @@ pub async fn note_unreadable(lake: &Lake, name: &str, bytes: u64, reason: &str, 
         last_modified: chrono::DateTime::UNIX_EPOCH,
         sequencer: None,
     };
-    if ledger::index(lake).await?.is_unclaimed(&source.path, &source.etag) {
-        return Ok(());
+    let note = short_hash(&["unreadable", name]);
+    note_unclaimed(lake, &note, source, Status::Failed, reason, attempts).await.map(drop)
+}
+
+/// Records what lies in the landing zone, or is told of by an event, and can be read by nobody; true when that is news.
+pub async fn note_refused(lake: &Lake, source: &FileVersion, reason: &str) -> Result<bool> {
+    let note = short_hash(&["refused", &source.path, &source.etag]);
+    let is_news = note_unclaimed(lake, &note, source.clone(), Status::Refused, reason, 1).await?;
+    if is_news {
+        tracing::warn!(path = source.path, reason, "left out of the landing zone");
     }
-    let path = format!("{}/{}.json", layout::unclaimed_notes(), short_hash(&["unreadable", name]));
-    let unread = Unclaimed {
-        version: 1,
-        source,
-        status: Status::Failed,
-        reason: reason.to_owned(),
-        attempts,
-        first_seen: lake.clock.now(),
-    };
+    Ok(is_news)
+}
+
+/// Puts a note `name` about what is no table's, until the ledger has it; false when either knows it already.
+pub async fn note_unclaimed(
+    lake: &Lake,
+    name: &str,
+    source: FileVersion,
+    status: Status,
+    reason: &str,
+    attempts: u32,
+) -> Result<bool> {
+    let path = format!("{}/{name}.json", layout::unclaimed_notes());
+    let index = ledger::index(lake).await?;
+    if index.is_unclaimed(&source.path, &source.etag) || lake.store.head(&path).await?.is_some() {
+        return Ok(false);
+    }
+    let (reason, first_seen) = (reason.to_owned(), lake.clock.now());
+    let unclaimed = Unclaimed { version: 1, source, status, reason, attempts, first_seen };
     // Somebody else's note says the same.
-    lake.store.put_if_absent(&path, staging::to_json(&unread)?).await.map(drop)
+    Ok(matches!(lake.store.put_if_absent(&path, staging::to_json(&unclaimed)?).await?, Put::Created))
 }
 
 /// Records that an event could not be processed, for every table that takes the file. `transient` says that the cause may

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::landing::{Entry, LeftOut};
 use crate::layout;
 use crate::manifest::{FileVersion, Status};
 use crate::name::{BatchId, TableName};
@@ -16,6 +17,25 @@ use crate::pipeline::{ledger, notes, staging};
 /// Landed file versions that some table takes (or that nobody took note of) and that are neither settled nor staged. What
 /// failed is among them when its last recorded cause may have passed, or its contract has changed since.
 pub async fn missing(lake: &Lake) -> Result<Vec<FileVersion>> {
+    Ok(compare(lake).await?.missing)
+}
+
+/// What a comparison of the landing zone with the ledger found.
+#[derive(Debug, Default)]
+pub struct Compared {
+    /// What is to be enqueued.
+    pub missing: Vec<FileVersion>,
+    /// What can be no file. It is recorded now, if it was not.
+    pub left_out: Vec<LeftOut>,
+    /// Why a part of the landing zone could not be listed.
+    pub unlisted: Option<Error>,
+}
+
+/// Compares the landing zone with the ledger.
+///
+/// # Errors
+/// The lake cannot be read. What cannot be read of the landing zone is in the answer.
+pub async fn compare(lake: &Lake) -> Result<Compared> {
     let index = ledger::index(lake).await?;
     let mut tables: BTreeMap<TableName, Known> = BTreeMap::new();
     for contract in lake.catalog.tables().iter().filter(|contract| contract.files().is_some()) {
@@ -42,13 +62,19 @@ pub async fn missing(lake: &Lake) -> Result<Vec<FileVersion>> {
     }
     let noted = noted(lake).await?;
     let mut missing = Vec::new();
-    let mut landed = lake.landing.list();
+    let (mut left_out, mut unlisted) = (Vec::new(), None);
+    let mut landed = lake.landing.entries();
     while let Some(found) = landed.next().await {
         let version = match found {
-            Ok(version) => version,
-            // One entry that cannot be read must not hide its neighbours.
+            Ok(Entry::File(version)) => version,
+            Ok(Entry::LeftOut(entry)) => {
+                left_out.push(entry);
+                continue;
+            }
+            // A part that cannot be listed must not hide the others.
             Err(error) => {
-                tracing::warn!("left out of the landing zone's list: {}", error.describe());
+                tracing::warn!(error.kind = error.kind().as_str(), "not listed: {}", error.describe());
+                unlisted.get_or_insert(error);
                 continue;
             }
         };
@@ -66,7 +92,12 @@ pub async fn missing(lake: &Lake) -> Result<Vec<FileVersion>> {
         }
     }
     missing.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(missing)
+    for LeftOut { version, reason } in &left_out {
+        if !noted.contains(&(version.path.clone(), version.etag.clone())) {
+            notes::note_refused(lake, version, reason).await?;
+        }
+    }
+    Ok(Compared { missing, left_out, unlisted })
 }
 
 struct Known {

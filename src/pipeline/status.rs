@@ -11,11 +11,13 @@ use crate::error::Result;
 use crate::layout;
 use crate::manifest::Status as BatchStatus;
 use crate::name::TableName;
+use crate::pipeline::compared::{self, LastCompared};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::layers::watermark_id;
 use crate::pipeline::stops::Stops;
 use crate::pipeline::streams::{self, Stretch};
 use crate::pipeline::{ledger, staging, tables};
+use crate::queue::Depths;
 use crate::schema::Contract;
 use crate::table::Snapshot;
 
@@ -32,6 +34,12 @@ pub struct Status {
     pub unclaimed: u64,
     /// Messages that named no file.
     pub unreadable: u64,
+    /// What ever was in the landing zone, or told of by an event, and could be no file.
+    pub refused: u64,
+    /// What the last comparison of the landing zone with the ledger came to; none when there was none.
+    pub compared: Option<LastCompared>,
+    /// What the queues hold, where the asker has queues.
+    pub queues: Option<Depths>,
     /// Why changed contracts are not in force: the last good ones still are.
     pub contracts: Option<String>,
 }
@@ -133,6 +141,15 @@ impl TableStatus {
 /// # Errors
 /// The store does not answer. What is wrong with one table is in its own state.
 pub async fn status(lake: &Lake) -> Result<Status> {
+    // First what every status needs: an account that does not answer is told at once, and not table by table.
+    let (unclaimed, unreadable, refused) = match lake.table(layout::LEDGER).await? {
+        Some(_) => {
+            let index = ledger::index(lake).await?;
+            (index.unclaimed_count(), index.unreadable_count(), index.refused_count())
+        }
+        None => (0, 0, 0),
+    };
+    let compared = compared::last(lake).await?;
     let stops = Stops::read(lake).await;
     let mut snapshots: BTreeMap<TableName, Snapshot> = BTreeMap::new();
     let mut broken: BTreeMap<TableName, String> = BTreeMap::new();
@@ -163,14 +180,8 @@ pub async fn status(lake: &Lake) -> Result<Status> {
         }
         tables.push(state);
     }
-    let (unclaimed, unreadable) = match lake.table(layout::LEDGER).await? {
-        Some(_) => {
-            let index = ledger::index(lake).await?;
-            (index.unclaimed_count(), index.unreadable_count())
-        }
-        None => (0, 0),
-    };
-    Ok(Status { at: now, layers: layers(&tables), tables, unclaimed, unreadable, contracts: None })
+    let layers = layers(&tables);
+    Ok(Status { at: now, layers, tables, unclaimed, unreadable, refused, compared, queues: None, contracts: None })
 }
 
 async fn snapshot(lake: &Lake, table: &TableName) -> Result<Option<Snapshot>> {

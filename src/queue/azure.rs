@@ -34,7 +34,7 @@ const SENDING: usize = 16;
 /// Queues of a storage account. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct AzureQueue {
-    account: Account,
+    account: Arc<Account>,
     clients: Arc<Mutex<HashMap<String, Arc<Client>>>>,
 }
 
@@ -87,7 +87,7 @@ impl AzureQueue {
     /// The queues of an account. Nothing is asked over the network.
     #[must_use]
     pub fn new(account: Account) -> Self {
-        Self { account, clients: Arc::default() }
+        Self { account: Arc::new(account), clients: Arc::default() }
     }
 
     fn client(&self, queue: &str) -> Result<Arc<Client>> {

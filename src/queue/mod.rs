@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 use crate::azure::Account;
 use crate::clock::Clock;
@@ -65,6 +66,32 @@ impl Depth {
     pub const fn total(self) -> usize {
         self.visible + self.hidden
     }
+}
+
+/// How many messages the queue of landed files and its poison queue hold, for people and programs that ask how things are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Depths {
+    /// The queue of landed files.
+    pub queue: String,
+    /// They can be received now.
+    pub visible: usize,
+    /// They are being worked on, or wait for another try.
+    pub invisible: usize,
+    /// Messages that failed too often.
+    pub poison: usize,
+    /// Why they could not be counted, and what to do.
+    pub error: Option<String>,
+}
+
+/// Counts the messages of a queue and of its poison queue. Trouble is told in the answer: whoever asks how things are wants the
+/// rest as well.
+pub async fn depths(queues: &Queue, name: &str) -> Depths {
+    let counted = async { Ok::<_, Error>((queues.depth(name).await?, queues.depth(&poison(name)).await?)) };
+    let (depth, poison, error) = match counted.await {
+        Ok((depth, poison)) => (depth, poison.total(), None),
+        Err(error) => (Depth::default(), 0, Some(error.describe())),
+    };
+    Depths { queue: name.to_owned(), visible: depth.visible, invisible: depth.hidden, poison, error }
 }
 
 /// The queue that takes what was received too often.

@@ -141,6 +141,39 @@ fn json() {
 }
 
 #[test]
+fn debezium() {
+    assert_holds(600, mutated("debezium"), fuzz::debezium);
+    let parts = &[
+        "{",
+        "}",
+        ",",
+        ":",
+        "\"op\":\"u\"",
+        "\"op\":\"t\"",
+        "\"before\":null",
+        "\"after\":{\"id\":1}",
+        "\"source\":{\"schema\":\"public\",\"table\":\"t\",\"ts_ms\":5,\"lsn\":7}",
+        "\"payload\":",
+        "\"schema\":{}",
+        "\"value\":",
+        "\"key\":{\"id\":1}",
+        "\"topic\":\"a.b.c\"",
+        "\"partition\":0",
+        "\"offset\":41",
+        "\"__op\":\"c\"",
+        "\"__deleted\":\"true\"",
+        "null",
+        "1e400",
+        "\"\\ud800\"",
+        "\n",
+        "\r\n",
+        " ",
+        "{\"op\":\"c\",\"after\":{\"id\":1},\"source\":{\"schema\":\"p\",\"table\":\"t\",\"ts_ms\":1}}\n",
+    ];
+    assert_holds(800, pieces(1, parts), fuzz::debezium);
+}
+
+#[test]
 fn cast() {
     assert_holds(2000, mutated("cast"), fuzz::cast);
     let parts = &[

@@ -52,7 +52,7 @@ impl Show {
     /// The host cannot be started, or the lake cannot be opened.
     pub async fn begin(context: Context, trips: Trips, workers: usize) -> Result<Self> {
         let started = Instant::now();
-        let lake = context.lake()?;
+        let lake = context.lake().await?;
         let producer = Producer::open(&Backends::open(&context.config, std::sync::Arc::clone(&context.clock))?)?;
         let options = LocalOptions {
             port: Port::None,

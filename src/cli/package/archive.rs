@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
+use indicatif::ProgressBar;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
@@ -14,14 +15,13 @@ use crate::error::{Error, Result};
 /// Says in the zip itself who made it.
 const OURS: &str = "alluvium package";
 
-/// Writes the zip whole or not at all; its size in bytes.
+/// Writes the zip; its size in bytes. `written` counts what is read for it.
 ///
 /// # Errors
 /// A file cannot be read, or the zip cannot be written.
-pub(super) fn write(zip: &Path, entries: &[Entry]) -> Result<u64> {
+pub(super) fn write(zip: &Path, entries: &[Entry], written: &ProgressBar) -> Result<u64> {
     let failed = |error: io::Error| Error::from(error).within(zip.display());
-    let folder = zip.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = tempfile::Builder::new().prefix(".package-").tempfile_in(folder).map_err(failed)?;
+    let file = File::create(zip).map_err(failed)?;
     let mut writer = ZipWriter::new(BufWriter::new(file));
     writer.set_comment(OURS).map_err(|error| failed(error.into()))?;
     for entry in entries {
@@ -33,20 +33,19 @@ pub(super) fn write(zip: &Path, entries: &[Entry]) -> Result<u64> {
         match &entry.source {
             Source::Text(text) => writer.write_all(text.as_bytes()).map_err(failed)?,
             Source::File(from) => {
-                let mut from = File::open(from).map_err(|error| Error::from(error).within(from.display()))?;
-                io::copy(&mut from, &mut writer).map_err(failed)?;
+                let from = File::open(from).map_err(|error| Error::from(error).within(from.display()))?;
+                io::copy(&mut written.wrap_read(from), &mut writer).map_err(failed)?;
             }
         }
     }
     let buffered = writer.finish().map_err(|error| failed(error.into()))?;
     let file = buffered.into_inner().map_err(|error| failed(error.into_error()))?;
-    let bytes = file.as_file().metadata().map_err(failed)?.len();
+    let bytes = file.metadata().map_err(failed)?.len();
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(failed)?;
+        file.set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(failed)?;
     }
-    file.persist(zip).map_err(|error| failed(error.error))?;
     Ok(bytes)
 }
 

@@ -56,6 +56,15 @@ pub(super) struct Content {
 }
 
 impl Content {
+    /// How many bytes the files that are copied have.
+    pub(super) fn bytes(&self) -> u64 {
+        let sizes = self.entries.iter().filter_map(|entry| match &entry.source {
+            Source::File(file) => fs::metadata(file).ok().map(|meta| meta.len()),
+            Source::Text(_) => None,
+        });
+        sizes.sum()
+    }
+
     /// Whether a package may have a file or folder of this name at its top: this one, or one made with other arguments.
     pub(super) fn could_hold(&self, name: &str) -> bool {
         let is_function = Function::ALL.iter().any(|function| function.name() == name);

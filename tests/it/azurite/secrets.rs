@@ -102,7 +102,7 @@ async fn what_goes_wrong_is_told_without_secrets() {
     );
     let stranger =
         place.variables.iter().find(|(name, _)| name == "AzureWebJobsStorage").unwrap().1.replace(KEY, &secrets[0]);
-    for (connection, expected) in [(dead, "no answer"), (stranger, "Storage Blob Data Contributor")] {
+    for (connection, expected) in [(dead, "can be reached from here"), (stranger, "Storage Blob Data Contributor")] {
         let program = loud(place.program()).env("AzureWebJobsStorage", &connection);
         let done = program.run(&["doctor"]);
         assert_eq!(done.code, Some(3), "{}", done.stdout);

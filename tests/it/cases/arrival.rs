@@ -26,7 +26,7 @@ fn sorted(message: &[u8]) -> (Vec<FileEvent>, usize, usize) {
         match item {
             Item::File(file, _) => files.push(file),
             Item::Skipped { .. } => skipped += 1,
-            Item::Broken(_) => broken += 1,
+            Item::Refused(_) | Item::Broken(_) => broken += 1,
         }
     }
     (files, skipped, broken)

@@ -1,17 +1,18 @@
 //! The landing zone: what is listed, that a file is read at one version, and that odd names are only letters.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 
 use alluvium::error::{Error, ErrorKind, Result};
-use alluvium::landing::Landing;
+use alluvium::landing::{Entry, Landing, LeftOut};
 use alluvium::manifest::FileVersion;
 use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path as BlobPath;
 use object_store::{Attribute, Attributes, PutOptions};
 
 use super::ODD_NAMES;
-use crate::support::azurite::{ACCOUNT, KEY};
 use crate::support::place::Place;
+use crate::support::raw;
 
 async fn read(landing: &Landing, version: &FileVersion) -> Result<Vec<u8>> {
     let (landing, version) = (landing.clone(), version.clone());
@@ -135,39 +136,68 @@ async fn blobs_that_stand_for_folders_are_no_files() {
     assert_eq!(landing.head("sales").await.unwrap(), None);
 }
 
-/// Puts a blob under any name, past the client that would not.
-async fn put_raw(place: &Place, encoded: &str) {
-    let config = place.config();
-    let backends = place.backends();
-    let account = backends.account().unwrap();
-    let key = alluvium::secret::Secret::new(KEY);
-    let now = alluvium::clock::Clock::now(&alluvium::clock::SystemClock);
-    let signature = alluvium::azure::sas::sign(ACCOUNT, &key, now).unwrap();
-    let url = format!("{}/{}/{encoded}", account.blob_endpoint(), config.azure.landing_container);
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let mut url = reqwest::Url::parse(&url).unwrap();
-    url.query_pairs_mut().extend_pairs(signature);
-    let request = client.put(url).header("x-ms-blob-type", "BlockBlob").header("x-ms-version", "2021-12-02").body("x");
-    let status = request.send().await.unwrap().status();
-    assert_eq!(status.as_u16(), 201);
+#[tokio::test]
+async fn a_name_that_is_no_path_hides_nothing_else() {
+    let place = Place::azurite().await;
+    let landing = place.backends().landing().unwrap();
+    let mut names = vec!["a/1.csv", "m/ blanks at both ends ", "m/deep/2.csv", "m/3.csv", "z/4.csv"];
+    for name in &names {
+        place.drop_file(name, *name).await;
+    }
+    let odd = ["m//odd.csv", "m/a/../odd.csv", "m/./odd.csv", "m/line\nbreak.csv", "/lead.csv", "m/trail.csv/", "//"];
+    for name in odd {
+        raw::put(&place, name, "x").await;
+    }
+    // Nothing of these is meant to be read.
+    for name in ["m/_hidden//x.csv", "m//_x.csv", "m/.h/../x.csv", "m//a.csv.tmp"] {
+        raw::put(&place, name, "x").await;
+    }
+    raw::put(&place, "m/empty folder/", "").await;
+    let mut files: Vec<FileVersion> = landing.list().try_collect().await.unwrap();
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    names.sort_unstable();
+    assert_eq!(files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), names);
+    for file in &files {
+        assert_eq!(landing.head(&file.path).await.unwrap().as_ref(), Some(file));
+        assert_eq!(read(&landing, file).await.unwrap(), file.path.as_bytes());
+    }
+    let entries: Vec<Entry> = landing.entries().try_collect().await.unwrap();
+    let mut left_out: Vec<&LeftOut> = Vec::new();
+    left_out.extend(entries.iter().filter_map(|entry| match entry {
+        Entry::LeftOut(entry) => Some(entry),
+        Entry::File(_) => None,
+    }));
+    let found: BTreeSet<&str> = left_out.iter().map(|entry| entry.version.path.as_str()).collect();
+    assert_eq!(found, BTreeSet::from(odd));
+    for LeftOut { version, reason } in left_out {
+        assert!(!version.etag.is_empty() && version.bytes == 1, "{version:?}");
+        assert!(reason.contains(&version.path) && reason.contains("another name"), "{reason}");
+        assert_eq!(landing.admits(&version.path).unwrap_err().kind(), ErrorKind::Invalid, "{version:?}");
+    }
 }
 
 #[tokio::test]
-async fn a_name_that_is_no_path_hides_its_folder_alone() {
+async fn a_long_list_comes_in_parts_and_whole() {
     let place = Place::azurite().await;
-    let landing = place.backends().landing().unwrap();
-    for name in ["a/1.csv", "m/deep/2.csv", "m/3.csv", "z/4.csv"] {
+    let names: Vec<String> = (0..7).map(|n| format!("p/{n} & <{n}>.csv")).collect();
+    for name in &names {
         place.drop_file(name, "x").await;
     }
-    put_raw(&place, "m//odd.csv").await;
-    let found: Vec<Result<FileVersion>> = landing.list().collect().await;
-    let mut files: Vec<&str> = found.iter().flatten().map(|file| file.path.as_str()).collect();
-    files.sort_unstable();
-    files.dedup();
-    assert_eq!(files, ["a/1.csv", "z/4.csv"]);
-    let told: Vec<String> = found.iter().filter_map(|file| file.as_ref().err()).map(Error::describe).collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("`m`") && told[0].contains("another name"), "{told:?}");
-    // Those that the listing cannot show are still found by whoever is told of them.
-    assert!(landing.head("m/3.csv").await.unwrap().is_some());
+    let (config, backends) = (place.config(), place.backends());
+    let blobs = backends.account().unwrap().container(&config.azure.landing_container).unwrap();
+    for most in [1, 2, 3, 7, 5000] {
+        let (mut listed, mut marker, mut parts) = (Vec::new(), None, 0);
+        loop {
+            let page = blobs.page(marker.as_deref(), most).await.unwrap();
+            assert!(page.blobs.len() <= most);
+            listed.extend(page.blobs.into_iter().map(|blob| blob.name));
+            parts += 1;
+            marker = page.next;
+            if marker.is_none() {
+                break;
+            }
+        }
+        assert_eq!(listed, names, "{most} at once");
+        assert!(parts >= names.len().div_ceil(most), "{parts} parts of {most}");
+    }
 }

@@ -10,6 +10,7 @@ pub mod place;
 pub mod program;
 pub mod python;
 pub mod racers;
+pub mod raw;
 pub mod rows;
 pub mod times;
 pub mod world;
