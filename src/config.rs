@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 pub use crate::secret::Secret;
-use crate::secret::presentable;
+use crate::secret::shown;
 
 mod azure;
 
@@ -372,14 +372,6 @@ struct Values<'a> {
     given: &'a BTreeMap<String, Secret>,
 }
 
-/// A value as people may see it. Whoever leaves the scheme of a URL out may still have put a password into it.
-fn shown(text: &str) -> String {
-    match text.rsplit_once('@') {
-        Some((_, host)) if !text.contains("://") => format!("***@{host}"),
-        _ => presentable(text),
-    }
-}
-
 /// What a value must be, when it is not.
 type Expected = &'static str;
 
@@ -491,10 +483,6 @@ fn parse_duration(text: &str) -> Result<Duration, Expected> {
         _ => return Err(EXPECTED),
     };
     number.checked_mul(factor).map(Duration::from_millis).ok_or(EXPECTED)
-}
-
-fn parse_patience(text: &str) -> Result<Duration, Expected> {
-    parse_duration(text).ok().filter(|time| !time.is_zero()).ok_or("a time above 0, such as 5s or 1m")
 }
 
 fn parse_retention(text: &str) -> Result<Duration, Expected> {

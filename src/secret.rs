@@ -75,6 +75,15 @@ pub fn presentable(text: &str) -> String {
     out
 }
 
+/// A setting's value as people may see it. Whoever leaves the scheme of a URL out may still have put a password into it.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    match text.rsplit_once('@') {
+        Some((_, host)) if !text.contains("://") => format!("***@{host}"),
+        _ => presentable(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +111,14 @@ mod tests {
             ("://", "://"),
         ] {
             assert_eq!(presentable(text), clean);
+        }
+        for (value, clean) in [
+            ("me:pass@host:1/x", "***@host:1/x"),
+            ("me:p@ss@host", "***@host"),
+            ("https://me:pass@host", "https://***@host"),
+            ("lake", "lake"),
+        ] {
+            assert_eq!(shown(value), clean);
         }
     }
 }

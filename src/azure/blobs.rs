@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::http::policies::Policy;
-use azure_core::http::policies::auth::BearerTokenAuthorizationPolicy;
 use azure_core::http::{Context, Method, Pipeline, Request};
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -19,7 +18,7 @@ use object_store::{
 };
 use url::Url;
 
-use super::identity::{SCOPE, Tokens};
+use super::identity::{Bearer, Tokens};
 use super::{API_VERSION, Access, Account, below, error_code, remedy, trouble};
 use crate::error::{Error, ErrorKind, Result, causes};
 
@@ -104,9 +103,8 @@ impl Account {
     /// Sends requests of our own by the account's right.
     fn pipeline(&self) -> Pipeline {
         let (options, credential) = self.client_options();
-        let bearer = credential.map(|credential| {
-            Arc::new(BearerTokenAuthorizationPolicy::new(credential, vec![SCOPE])) as Arc<dyn Policy>
-        });
+        let bearer = credential
+            .map(|credential| Arc::new(Bearer(Tokens::new(credential, Arc::clone(&self.clock)))) as Arc<dyn Policy>);
         let (name, version) = (option_env!("CARGO_PKG_NAME"), option_env!("CARGO_PKG_VERSION"));
         Pipeline::new(name, version, options, Vec::new(), bearer.into_iter().collect(), None)
     }

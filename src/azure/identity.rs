@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, Secret as Hidden, TokenCredential};
+use azure_core::http::policies::{Policy, PolicyResult};
+use azure_core::http::{Context, Request};
 use azure_identity::{
     AzureCliCredential, ClientSecretCredential, ManagedIdentityCredential, ManagedIdentityCredentialOptions,
     UserAssignedId, WorkloadIdentityCredential, WorkloadIdentityCredentialOptions,
@@ -13,13 +15,14 @@ use object_store::CredentialProvider;
 use object_store::azure::AzureCredential;
 use tokio::sync::Mutex;
 
+use super::sas::go_on;
 use super::trouble;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::secret::Secret;
 
 /// What tokens are for.
-pub(super) const SCOPE: &str = "https://storage.azure.com/.default";
+const SCOPE: &str = "https://storage.azure.com/.default";
 
 /// A token is replaced this long before it expires: every retry of a request must still be good.
 const RENEWED_BEFORE: chrono::TimeDelta = chrono::TimeDelta::minutes(5);
@@ -119,6 +122,24 @@ pub(super) struct Tokens {
 impl Tokens {
     pub(super) fn new(credential: Arc<dyn TokenCredential>, clock: Arc<dyn Clock>) -> Self {
         Self { credential, clock, last: Mutex::new(None) }
+    }
+}
+
+/// Puts a token on every try of a request. (The SDK's own policy takes no endpoint without TLS, not even an emulator's.)
+#[derive(Debug)]
+pub(super) struct Bearer(pub(super) Tokens);
+
+#[async_trait]
+impl Policy for Bearer {
+    async fn send(&self, ctx: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
+        let credential = self.0.get_credential().await.map_err(|error| {
+            let own = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            azure_core::Error::with_message(azure_core::error::ErrorKind::Credential, own)
+        })?;
+        if let AzureCredential::BearerToken(token) = &*credential {
+            request.insert_header("authorization", format!("Bearer {token}"));
+        }
+        go_on(ctx, request, next).await
     }
 }
 

@@ -119,7 +119,7 @@ impl Policy for Carry {
     }
 }
 
-async fn go_on(ctx: &Context<'_>, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
+pub(super) async fn go_on(ctx: &Context<'_>, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
     match next.split_first() {
         Some((policy, rest)) => policy.send(ctx, request, rest).await,
         None => Err(azure_core::Error::with_message(azure_core::error::ErrorKind::Other, "no transport")),

@@ -113,8 +113,8 @@ fn landed(last: &LastCompared) -> Vec<String> {
     let at = |time: DateTime<Utc>| time.format("%Y-%m-%d %H:%M:%SZ");
     let mut lines = Vec::new();
     if let Some(error) = &last.error {
-        let well = last.well_at.map_or_else(|| "never yet".to_owned(), |well| format!("last at {}", at(well)));
-        lines.push(format!("reconcile failed at {} ({well} well): {error}", at(last.at)));
+        let well = last.well_at.map_or_else(|| "never".to_owned(), |well| format!("at {}", at(well)));
+        lines.push(format!("reconcile failed at {}, and succeeded last {well}: {error}", at(last.at)));
     }
     lines.extend(last.left_out.iter().map(|entry| format!("landing zone: left out: {}", entry.reason_with_name())));
     let more = last.left_out_count.saturating_sub(last.left_out.len() as u64);

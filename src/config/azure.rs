@@ -1,8 +1,10 @@
 //! Settings of the storage account. Read always, used only when a backend is `azure`.
 
+use std::time::Duration;
+
 use url::Url;
 
-use super::{Config, Expected, Values, parse_patience};
+use super::{Config, Expected, Values, parse_duration};
 use crate::azure::AccountSettings;
 use crate::azure::connection::has_userinfo;
 use crate::azure::identity::{Kind, Login};
@@ -110,6 +112,10 @@ fn parse_endpoint(text: &str) -> Result<Url, Expected> {
     let url = Url::parse(text).ok().filter(|url| url.has_host() && url.query().is_none() && !has_userinfo(url));
     url.filter(|url| matches!(url.scheme(), "https" | "http"))
         .ok_or("a URL such as https://account.blob.core.windows.net, without a name or password before the host")
+}
+
+fn parse_patience(text: &str) -> Result<Duration, Expected> {
+    parse_duration(text).ok().filter(|time| !time.is_zero()).ok_or("a time above 0, such as 5s or 1m")
 }
 
 fn parse_kind(text: &str) -> Result<Kind, Expected> {

@@ -17,8 +17,10 @@ use crate::config::{Backend, Config};
 use crate::error::{Error, Result};
 use crate::queue::{Queue, poison};
 
-/// Runs Azurite so that it writes down what it has and ends when its standard input does, however its parent ends.
+/// Runs Azurite so that it writes down what it has and ends when its standard input does, however its parent ends. Whoever else
+/// tells it to end is obeyed too: standard input alone must not keep a process that serves nothing.
 const LEASHED: &str = "process.stdin.resume();process.stdout.on('error',()=>{});\
+    process.on('SIGTERM',()=>{process.stdin.pause();process.stdin.unref();setTimeout(()=>process.exit(0),5000).unref()});\
     process.stdin.on('end',()=>{process.emit('SIGTERM');setTimeout(()=>process.exit(0),5000).unref()});\
     process.argv.splice(1,0,'azurite');require(process.env.ALLUVIUM_AZURITE)";
 

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use crate::error::{Error, Result};
+use crate::render::one_line;
 
 /// How often a new handler is asked whether it answers.
 const ASK_EVERY: Duration = Duration::from_millis(25);
@@ -286,6 +287,8 @@ async fn relay(stream: Option<impl AsyncRead + Unpin>, each: impl Fn(&str)) {
 /// Writes a log line of the handler anew, for people.
 fn relay_log_line(line: &str) {
     let (level, text) = readable(line);
+    // What is told may hold names that others chose.
+    let text = one_line(&text);
     match level {
         tracing::Level::ERROR => tracing::error!(target: "alluvium::handler", "{text}"),
         tracing::Level::WARN => tracing::warn!(target: "alluvium::handler", "{text}"),

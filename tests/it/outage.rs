@@ -186,6 +186,43 @@ async fn a_storage_outage_poisons_nothing_when_the_handler_starts_in_it() {
 }
 
 #[tokio::test]
+async fn que_04_a_bad_file_ends_with_its_cause_and_an_outage_costs_no_good_one() {
+    const GOOD: i64 = 20;
+    let world = World::new().await;
+    let outside = world.path("outside.csv");
+    std::fs::write(&outside, sales(&[(1, 1, "north", "1.00")])).unwrap();
+    std::fs::create_dir_all(world.path("landing/sales")).unwrap();
+    std::os::unix::fs::symlink(&outside, world.path("landing/sales/link.csv")).unwrap();
+    world.send("sales/link.csv").await;
+    for file in 0..GOOD {
+        world.land(&format!("sales/{file}.csv"), file);
+        world.send(&format!("sales/{file}.csv")).await;
+    }
+    world.take_away("lake");
+    // Three minutes, with deliveries all the time.
+    for _ in 0..18 {
+        world.deliver("ingest", QUEUE).await;
+        world.clock.advance(TimeDelta::seconds(10));
+    }
+    assert_eq!(world.depth(POISON).await, 0, "not even the bad one: what is wrong with it could not be kept");
+    world.bring_back("lake");
+    world.drain().await;
+    let ledger = world.ledger(&["path", "status", "reason", "attempts"]).await;
+    let (good, bad): (Vec<_>, Vec<_>) = ledger.into_iter().partition(|row| row[1] == "loaded");
+    assert_eq!(good.len() as i64, GOOD);
+    let [bad] = bad.as_slice() else { panic!("{bad:#?}") };
+    assert_eq!((bad[0].as_str(), bad[1].as_str()), ("sales/link.csv", "failed"));
+    assert!(bad[2].contains("a link leads out of it") && bad[3].parse::<u32>().unwrap() >= 5, "{bad:?}");
+    // The cause was mended: one delivery loads it, once.
+    std::fs::remove_file(world.path("landing/sales/link.csv")).unwrap();
+    world.land("sales/link.csv", 1000);
+    world.timer("reconcile").await.unwrap();
+    world.drain().await;
+    let ledger = world.ledger(&["path", "status"]).await;
+    assert_eq!(ledger.iter().filter(|row| row[0] == "sales/link.csv" && row[1] == "loaded").count(), 1, "{ledger:?}");
+}
+
+#[tokio::test]
 async fn when_storage_and_queue_are_away_the_message_stays_the_hosts() {
     let world = World::new().await;
     world.land("sales/a.csv", 1);

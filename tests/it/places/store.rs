@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use alluvium::error::ErrorKind;
+use alluvium::manifest::FileVersion;
 use alluvium::store::Put;
 use alluvium::table::{Change, Outcome, Table, TableSpec};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -14,6 +16,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
 use super::ODD_NAMES;
+use crate::support::azurite::ACCOUNT;
 use crate::support::place::Place;
 
 #[tokio::test]
@@ -114,6 +117,65 @@ async fn a_version_is_committed_by_one_of_two() {
             "{}",
             place.name()
         );
+    }
+}
+
+/// An account that answers everything with one status, as services and emulators each have their own.
+async fn answers(status: u16) -> (SocketAddr, tokio::task::JoinHandle<std::io::Result<()>>) {
+    let answer = move || async move {
+        let code = match status {
+            404 => "BlobNotFound",
+            409 => "BlobAlreadyExists",
+            _ => "ConditionNotMet",
+        };
+        let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>RequestId:1</Message></Error>");
+        (StatusCode::from_u16(status).unwrap(), [("x-ms-error-code", code)], body)
+    };
+    let listener = tokio::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = axum::Router::new().fallback(answer);
+    (address, tokio::spawn(async move { axum::serve(listener, router).await }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn azr_09_answers_count_by_what_they_mean_and_not_by_whose_they_are() {
+    // The real ones, whatever their codes are.
+    for place in Place::both().await {
+        let store = place.backends().store().unwrap();
+        for expected in [true, false] {
+            let put = store.put_if_absent("a", b"x".to_vec()).await.unwrap();
+            assert_eq!(matches!(put, Put::Created), expected, "{}: {put:?}", place.name());
+        }
+        let landing = place.backends().landing().unwrap();
+        place.drop_file("a.csv", "x").await;
+        let version = landing.head("a.csv").await.unwrap().unwrap();
+        place.delete_file("a.csv").await;
+        let opened = tokio::task::spawn_blocking(move || landing.open(&version).err()).await.unwrap();
+        let kind = opened.unwrap().kind();
+        assert!(matches!(kind, ErrorKind::NotFound | ErrorKind::Conflict), "{}: {kind:?}", place.name());
+    }
+    // Codes that one has and another has not.
+    for (status, put_exists, read) in
+        [(404, false, ErrorKind::NotFound), (409, true, ErrorKind::Conflict), (412, true, ErrorKind::Conflict)]
+    {
+        let mut place = Place::azurite().await;
+        let (address, serving) = answers(status).await;
+        place.variables.push(("AZURE_STORAGE_ENDPOINT".to_owned(), format!("http://{address}/{ACCOUNT}")));
+        let put = place.backends().store().unwrap().put_if_absent("a", b"x".to_vec()).await.unwrap();
+        // Not there is no answer to a put: then it is only not known.
+        assert_eq!(matches!(put, Put::Exists), put_exists, "{status}: {put:?}");
+        assert!(!matches!(put, Put::Created), "{status}: {put:?}");
+        let landing = place.backends().landing().unwrap();
+        let version = FileVersion {
+            path: "a.csv".to_owned(),
+            etag: "0x1".to_owned(),
+            bytes: 3,
+            last_modified: chrono::DateTime::UNIX_EPOCH,
+            sequencer: None,
+        };
+        let opened = tokio::task::spawn_blocking(move || landing.open(&version).err()).await.unwrap();
+        assert_eq!(opened.unwrap().kind(), read, "{status}");
+        serving.abort();
     }
 }
 
