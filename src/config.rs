@@ -81,6 +81,27 @@ pub const SETTINGS: &[Setting] = &[
         "./node_modules/azurite/dist/src/azurite.js",
         "Azurite, started with node by `--storage azurite` when none answers",
     ),
+    setting("CDC_BROKERS", "", "where Kafka answers (host:port, with commas between several), for `cdc_kafka`"),
+    setting(
+        "CDC_TOPIC",
+        "",
+        "the topics of `cdc_kafka`, with commas between them; unset: `local` reads all that contracts take",
+    ),
+    setting("CDC_CONSUMER_GROUP", "", "consumer group of the change streams; unset: `local` takes alluvium"),
+    setting(
+        "CDC_PROTOCOL",
+        "",
+        "how Kafka is spoken to: Plaintext, SaslPlaintext, Ssl, SaslSsl; `local` speaks the first two",
+    ),
+    setting(
+        "CDC_AUTHENTICATION",
+        "",
+        "how Kafka is told who asks: Plain, ScramSha256, ScramSha512 ...; `local` knows Plain",
+    ),
+    setting("CDC_USERNAME", "", "name told to Kafka"),
+    secret("CDC_PASSWORD", "password told to Kafka"),
+    secret("CDC_POSTGRES", "database that `demo --cdc` works in, as a URL of psql"),
+    setting("CDC_CONNECT", "", "Kafka Connect with Debezium for `demo --cdc`, as a URL"),
     setting("COMMIT_SCHEDULE", "*/10 * * * * *", "when the committer runs: six cron fields, UTC"),
     setting(
         "RECONCILE_SCHEDULE",

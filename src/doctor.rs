@@ -192,9 +192,10 @@ fn functions(config: &Config) -> Vec<Check> {
     match read_functions(&config.root, &|name| config.lookup(name)) {
         Ok((functions, _)) => {
             let shown = functions.iter().map(|function| match &function.trigger {
-                Trigger::Stream { unset, .. } if !unset.is_empty() => {
-                    format!("{} (not run: {} not set)", function.name, unset.join(", "))
-                }
+                Trigger::Stream(binding) => match binding.not_run() {
+                    Some(why) => format!("{} (not run: {why})", function.name),
+                    None => function.name.clone(),
+                },
                 _ => function.name.clone(),
             });
             let mut checks = vec![Check::ok("functions", shown.collect::<Vec<_>>().join(", "))];

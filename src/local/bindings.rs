@@ -1,5 +1,6 @@
 //! Reads `functions/*/function.json` and `host.json` as the Functions host does, and says what it would not take.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::timer::Schedule;
 use crate::error::{Error, ErrorKind, Result};
+use crate::secret::Secret;
 
 /// A function and what starts it.
 #[derive(Debug, Clone)]
@@ -51,15 +53,44 @@ pub enum Trigger {
         route: String,
     },
     /// Records of a change stream.
-    Stream {
-        /// Name of the binding, the key in `Data`.
-        binding: String,
-        /// Where they come from.
-        source: StreamSource,
-        /// Settings that the binding names and nobody has set. Then the Functions host would call the function broken,
-        /// and its folder is not deployed.
-        unset: Vec<String>,
-    },
+    Stream(StreamBinding),
+}
+
+/// A binding of a change stream.
+#[derive(Debug, Clone)]
+pub struct StreamBinding {
+    /// Name of the binding, the key in `Data`.
+    pub name: String,
+    /// Where the records come from.
+    pub source: StreamSource,
+    /// Settings that the binding names and nobody has set. Then the Functions host would call the function broken,
+    /// and its folder is not deployed.
+    pub unset: Vec<String>,
+    /// The pause after the first failure; each further one is twice as long ...
+    pub shortest_pause: Duration,
+    /// ... up to this one.
+    pub longest_pause: Duration,
+    settings: BTreeMap<String, Secret>,
+}
+
+impl StreamBinding {
+    /// A value of the binding, with `%NAME%` resolved; none when it is not given or names what nobody has set.
+    #[must_use]
+    pub fn setting(&self, key: &str) -> Option<&str> {
+        self.settings.get(key).map(Secret::reveal)
+    }
+
+    /// Why the local host does not run it, if it does not.
+    #[must_use]
+    pub fn not_run(&self) -> Option<String> {
+        match self.source {
+            StreamSource::EventHubs if self.unset.is_empty() => Some("this host delivers no event hubs".to_owned()),
+            StreamSource::Kafka if self.setting("brokerList").is_some() => {
+                (!cfg!(feature = "kafka")).then(|| "this program is built without the feature `kafka`".to_owned())
+            }
+            _ => Some(format!("{} not set", self.unset.join(", "))),
+        }
+    }
 }
 
 /// How the host tries a run again.
@@ -108,6 +139,10 @@ pub struct HostSettings {
     pub function_timeout: Option<Duration>,
     /// First part of the path of HTTP functions.
     pub route_prefix: String,
+    /// Most records of Kafka delivered at once.
+    pub kafka_batch: usize,
+    /// How long records of Kafka wait to be delivered together.
+    pub kafka_interval: Duration,
 }
 
 /// Reads the functions below `root` (in `functions/`, or in `root` itself when it is a script root that was laid out
@@ -180,6 +215,14 @@ struct HostFile {
 struct Extensions {
     queues: Queues,
     http: Http,
+    kafka: Kafka,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Kafka {
+    max_batch_size: Option<usize>,
+    subscriber_interval_in_seconds: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -235,6 +278,8 @@ impl HostFile {
             max_polling_interval: time("maxPollingInterval", &queues.max_polling_interval, Duration::from_secs(60))?
                 .max(Duration::from_millis(100)),
             function_timeout,
+            kafka_batch: self.extensions.kafka.max_batch_size.unwrap_or(64),
+            kafka_interval: Duration::from_secs(self.extensions.kafka.subscriber_interval_in_seconds.unwrap_or(1)),
             route_prefix: self.extensions.http.route_prefix.clone().unwrap_or_else(|| "api".to_owned()),
         })
     }
@@ -347,7 +392,7 @@ impl FunctionFile {
     fn stream(
         &self,
         source: StreamSource,
-        binding: String,
+        name: String,
         trigger: &Map<String, Value>,
         resolve: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Trigger> {
@@ -360,10 +405,21 @@ impl FunctionFile {
                 .remedy("its trigger moves on after a failure otherwise, and the batch is lost"));
         }
         let mut unset = Vec::new();
-        for template in trigger.values().filter_map(Value::as_str) {
-            unset.extend(names(template)?.into_iter().filter(|name| resolve(name).is_none()).map(str::to_owned));
+        let mut settings = BTreeMap::new();
+        for (key, template) in trigger {
+            let Some(template) = template.as_str() else { continue };
+            let missing = names(template)?.into_iter().filter(|name| resolve(name).is_none());
+            unset.extend(missing.map(str::to_owned));
+            if let Ok(value) = resolved(template, resolve) {
+                settings.insert(key.clone(), Secret::new(value));
+            }
         }
-        Ok(Trigger::Stream { binding, source, unset })
+        let pause = |key: &str, default| match text(&self.retry, key) {
+            None => Ok(Duration::from_secs(default)),
+            Some(text) => time_span(text).ok_or_else(|| Error::invalid(format!("`{key}` of `retry` is `{text}`"))),
+        };
+        let (shortest_pause, longest_pause) = (pause("minimumInterval", 1)?, pause("maximumInterval", 300)?);
+        Ok(Trigger::Stream(StreamBinding { name, source, unset, shortest_pause, longest_pause, settings }))
     }
 
     /// Forwarding is for functions that have an HTTP trigger and an HTTP output, and nothing else.

@@ -162,12 +162,16 @@ impl LocalHost {
                     let path = format!("/{}/{route}", settings.route_prefix.trim_matches('/')).replace("//", "/");
                     routes.push(HttpFunction { methods, path });
                 }
-                Trigger::Stream { unset, .. } if unset.is_empty() => {
-                    tracing::warn!(function, "not run: this host delivers no change streams");
-                }
-                Trigger::Stream { unset, .. } => {
-                    tracing::info!(function, "not run: {} not set", unset.join(", "));
-                }
+                Trigger::Stream(binding) => match binding.not_run() {
+                    Some(why) => tracing::info!(function, "not run: {why}"),
+                    #[cfg(feature = "kafka")]
+                    None => {
+                        let trigger = super::kafka::KafkaTrigger::new(caller, function, binding, &settings, &config)?;
+                        host.work.spawn(trigger.run(host.stop.clone()));
+                    }
+                    #[cfg(not(feature = "kafka"))]
+                    None => {}
+                },
             }
         }
         host.reconcile_first();

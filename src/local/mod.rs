@@ -3,13 +3,15 @@
 //! It reads `functions/*/function.json`, runs the handlers in a process of their own (`alluvium serve`), and calls them
 //! over HTTP with the bytes that the Functions host would send: for messages of the queue, at the times of timers, and
 //! for requests from outside. It also plays the storage service: it watches the landing folder and sends an event for
-//! every file that has arrived.
+//! every file that has arrived. Built with the feature `kafka`, it reads Kafka's topics for `cdc_kafka`.
 
 pub mod azurite;
 mod bindings;
 mod caller;
 mod child;
 mod host;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod landing;
 mod queues;
 mod timer;
@@ -28,7 +30,8 @@ use crate::error::{Error, Result};
 use crate::queue::Queue;
 
 pub use bindings::{
-    FunctionBinding, HostSettings, Retry, StreamSource, Trigger, names as setting_names, read as read_functions,
+    FunctionBinding, HostSettings, Retry, StreamBinding, StreamSource, Trigger, names as setting_names,
+    read as read_functions,
 };
 pub use child::Launch;
 pub use host::{LocalHost, LocalOptions, Port};

@@ -53,6 +53,59 @@ pub(super) fn timer_invocation(
     json!({ "Data": { binding: timer }, "Metadata": { "sys": system(function, moment) } }).to_string().into_bytes()
 }
 
+/// The body of an invocation by records of Kafka, a batch with `dataType` binary. What newer bundles add to it (the epoch of
+/// the leader, whether the partition ended) is left out, as older ones do.
+#[cfg(feature = "kafka")]
+#[must_use]
+pub(super) fn kafka_invocation(
+    function: &str,
+    binding: &str,
+    records: &[crate::event::stream::StreamRecord],
+    moment: &Moment,
+) -> Vec<u8> {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+    use std::fmt::Write as _;
+    let mut values = String::from("[");
+    for record in records {
+        let comma = if values.len() > 1 { "," } else { "" };
+        let _ = write!(values, "{comma}\"");
+        // The host makes an empty value of a null one.
+        BASE64.encode_string(record.value.as_deref().unwrap_or_default(), &mut values);
+        values.push('"');
+    }
+    values.push(']');
+    let mut metadata = Map::new();
+    let mut array = |name: &str, value: &dyn Fn(&crate::event::stream::StreamRecord) -> Value| {
+        let text = Value::Array(records.iter().map(value).collect()).to_string();
+        metadata.insert(name.to_owned(), Value::String(text));
+    };
+    array("PartitionArray", &|record| json!(record.partition));
+    array("OffsetArray", &|record| json!(record.offset));
+    array("TimestampArray", &|record| json!(dotnet_time(record.timestamp)));
+    array("TopicArray", &|record| json!(record.topic));
+    array("KeyArray", &|record| json!(record.key.as_deref().map(String::from_utf8_lossy)));
+    array("HeadersArray", &|record| {
+        let headers = record.headers.iter().map(|header| {
+            let value = header.value.as_deref().map(|bytes| BASE64.encode(bytes));
+            json!({ "Key": header.name, "Value": value })
+        });
+        Value::Array(headers.collect())
+    });
+    metadata.insert("sys".to_owned(), system(function, moment));
+    json!({ "Data": { binding: values }, "Metadata": metadata }).to_string().into_bytes()
+}
+
+/// .NET's date in UTC, without zeros at the end of the fraction; the year 1 for none.
+#[cfg(feature = "kafka")]
+fn dotnet_time(millis: Option<i64>) -> String {
+    let Some(at) = millis.and_then(DateTime::<Utc>::from_timestamp_millis) else {
+        return "0001-01-01T00:00:00Z".to_owned();
+    };
+    let text = at.format("%Y-%m-%dT%H:%M:%S%.3f").to_string();
+    format!("{}Z", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// When an invocation is made, and a random id for it.
 #[derive(Debug, Clone)]
 pub(super) struct Moment {
@@ -210,6 +263,45 @@ mod tests {
             status,
             json!({"Last": "0001-01-01T00:00:00+00:00", "Next": "2026-01-15T10:00:01+00:00", "LastUpdated": "0001-01-01T00:00:00+00:00"})
         );
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn a_kafka_invocation_is_the_hosts_and_the_handler_reads_it_back() {
+        use crate::event::stream::{self, StreamHeader, StreamRecord};
+        let record = |offset, timestamp, key: Option<&str>, value: Option<&[u8]>| StreamRecord {
+            topic: "cdc".to_owned(),
+            partition: 3,
+            offset,
+            timestamp,
+            key: key.map(|key| key.as_bytes().to_vec()),
+            value: value.map(<[u8]>::to_vec),
+            headers: Vec::new(),
+        };
+        let mut records = vec![
+            record(101, Some(1_768_471_200_120), Some("{\"id\":1}"), Some(b"{\"op\":\"c\"}")),
+            record(103, Some(1_768_471_200_000), Some("\u{e9}\n\""), None),
+            record(104, None, None, Some(b"\xff\0")),
+        ];
+        let header =
+            |name: &str, value: Option<&[u8]>| StreamHeader { name: name.to_owned(), value: value.map(<[u8]>::to_vec) };
+        records[0].headers = vec![header("k", Some(b"v")), header("k", None)];
+        let body = kafka_invocation("cdc_kafka", "events", &records, &moment());
+        assert_eq!(
+            String::from_utf8(body.clone()).unwrap(),
+            concat!(
+                r#"{"Data":{"events":"[\"eyJvcCI6ImMifQ==\",\"\",\"/wA=\"]"},"Metadata":{"PartitionArray":"[3,3,3]","#,
+                r#""OffsetArray":"[101,103,104]","TimestampArray":"[\"2026-01-15T10:00:00.12Z\",\"2026-01-15T10:00:00Z\","#,
+                r#"\"0001-01-01T00:00:00Z\"]","TopicArray":"[\"cdc\",\"cdc\",\"cdc\"]","#,
+                r#""KeyArray":"[\"{\\\"id\\\":1}\",\"\u{e9}\\n\\\"\",null]","#,
+                r#""HeadersArray":"[[{\"Key\":\"k\",\"Value\":\"dg==\"},{\"Key\":\"k\",\"Value\":null}],[],[]]","#,
+                r#""sys":{"MethodName":"cdc_kafka","UtcNow":"2026-01-15T10:00:01.1234560Z","#,
+                r#""RandGuid":"b3f9d8a0-6f0e-4f1e-9d56-0d1f4a3b7c11"}}}"#,
+            )
+            .replace("\\u{e9}", "\u{e9}")
+        );
+        let read = Invocation::parse(&body).unwrap();
+        assert_eq!(stream::kafka(read.value().unwrap(), &read.metadata).unwrap(), records);
     }
 
     #[test]

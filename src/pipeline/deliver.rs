@@ -13,7 +13,7 @@ use crate::decode::debezium::{EventRows, Place, RecordKey, record_line};
 use crate::error::{Error, Result};
 use crate::event::stream::StreamRecord;
 use crate::layout;
-use crate::manifest::{Apart, Manifest, StagedFile, Status, StreamRange};
+use crate::manifest::{Apart, Counts, Manifest, StagedFile, Status, StreamRange};
 use crate::name::{BatchId, TableName};
 use crate::offsets;
 use crate::pipeline::ingest::Action;
@@ -77,6 +77,55 @@ pub async fn deliver(lake: &Lake, records: Vec<StreamRecord>, key_of: KeyOf) -> 
         }
     }
     failed.map_or(Ok(done), Err)
+}
+
+/// Closes offsets at which a topic has no record (markers of transactions, records of aborted ones, compacted ones), so that
+/// they are no gap. The stretch may hold offsets that the ledger has, so that many holes are closed by one entry; every other
+/// offset of it must be known to have no record, for nobody reads it again.
+///
+/// # Errors
+/// Something that a later try may cure.
+pub async fn close(
+    lake: &Lake,
+    contract: &Arc<Contract>,
+    topic: &str,
+    partition: i32,
+    (first, last): (i64, i64),
+) -> Result<()> {
+    let snapshot = tables::ensure(lake, contract).await?.snapshot().await?;
+    let table_id = snapshot.table_id();
+    let epoch = contract.events().and_then(|source| source.epoch.clone());
+    let range = StreamRange { topic: topic.to_owned(), epoch, partition, first, last, bytes: 0, newest: None };
+    if ledger::index(lake).await?.table(table_id).is_some_and(|known| known.missing(&range).is_empty()) {
+        return Ok(());
+    }
+    let batch_id = BatchId::of_range(table_id, topic, range.epoch.as_deref(), partition, (first, last));
+    let generation = staging::next_generation(lake, &contract.table, &batch_id).await?;
+    if staging::has_manifest(lake, &contract.table, &batch_id, generation).await? {
+        return Ok(());
+    }
+    let now = lake.clock.now();
+    let manifest = Manifest {
+        version: 1,
+        table: contract.table.clone(),
+        table_id: table_id.to_owned(),
+        batch_id,
+        generation,
+        source: range.into(),
+        sha256: None,
+        contract_hash: contract.hash.clone(),
+        status: Status::Empty,
+        reason: Some("the topic has no records at these offsets".to_owned()),
+        counts: Counts::default(),
+        apart: None,
+        add_columns: Vec::new(),
+        files: Vec::new(),
+        rejects: None,
+        redrive: None,
+        first_seen: now,
+        staged_at: now,
+    };
+    staging::put_manifest(lake, &manifest).await
 }
 
 /// Records of one partition, their offsets consecutive: what lies between two runs was not delivered, and is not taken for it.

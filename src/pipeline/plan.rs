@@ -99,10 +99,13 @@ fn trim(row: &mut PlannedRow, news: Vec<(i64, i64)>, manifest: &Manifest) -> Res
     if news == [(range.first, range.last)] {
         return Ok(());
     }
-    let apart = manifest.apart.as_ref().ok_or_else(|| {
-        Error::corrupt(format!("{}: the manifest of {range} does not say what its records are", manifest.table))
-    })?;
-    row.counts = apart.counts(&news);
+    // A stretch without records has none in any part of it.
+    if row.status != Status::Empty {
+        let apart = manifest.apart.as_ref().ok_or_else(|| {
+            Error::corrupt(format!("{}: the manifest of {range} does not say what its records are", manifest.table))
+        })?;
+        row.counts = apart.counts(&news);
+    }
     if news.is_empty() {
         row.status = Status::Duplicate;
         row.reason = Some("other batches brought all of its offsets".to_owned());

@@ -23,6 +23,8 @@ mod flights;
 mod functions;
 mod fuzz;
 mod invocations;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod late;
 mod local_host;
 mod maintain;

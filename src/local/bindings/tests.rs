@@ -91,12 +91,17 @@ fn streams_are_read_and_tell_what_is_not_set() {
     let hub = STREAM.replace("kafkaTrigger", "eventHubTrigger");
     let (functions, _) = read_with(HOST, &[("hub", &hub), ("kafka", STREAM)]).unwrap();
     let [hub, kafka] = functions.as_slice() else { panic!("{functions:?}") };
-    assert!(matches!(&hub.trigger, Trigger::Stream { source: StreamSource::EventHubs, .. }));
-    let Trigger::Stream { binding, source: StreamSource::Kafka, unset } = &kafka.trigger else { panic!("{kafka:?}") };
-    assert_eq!((binding.as_str(), unset.join(" ")), ("events", "CDC_BROKERS CDC_TOPIC".to_owned()));
+    let (Trigger::Stream(hub), Trigger::Stream(kafka)) = (&hub.trigger, &kafka.trigger) else { panic!("{hub:?}") };
+    assert_eq!((hub.source, kafka.source), (StreamSource::EventHubs, StreamSource::Kafka));
+    assert_eq!((kafka.name.as_str(), kafka.unset.join(" ")), ("events", "CDC_BROKERS CDC_TOPIC".to_owned()));
+    assert_eq!(kafka.not_run().unwrap(), "CDC_BROKERS, CDC_TOPIC not set");
+    assert_eq!((kafka.setting("brokerList"), kafka.setting("cardinality")), (None, Some("many")));
     let set = root(HOST, &[("kafka", STREAM)]);
-    let (functions, _) = read(set.path(), &|_| Some("set".to_owned())).unwrap();
-    assert!(matches!(&functions[0].trigger, Trigger::Stream { unset, .. } if unset.is_empty()));
+    let (functions, _) = read(set.path(), &|_| Some("secret".to_owned())).unwrap();
+    let Trigger::Stream(kafka) = &functions[0].trigger else { panic!("{functions:?}") };
+    assert_eq!((kafka.unset.len(), kafka.setting("brokerList")), (0, Some("secret")));
+    assert_eq!(kafka.not_run().is_none(), cfg!(feature = "kafka"));
+    assert!(!format!("{functions:?}").contains("\"secret\""), "{functions:?}");
 }
 
 #[test]

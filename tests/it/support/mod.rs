@@ -12,6 +12,8 @@ pub mod python;
 pub mod racers;
 pub mod raw;
 pub mod rows;
+#[cfg(feature = "kafka")]
+pub mod services;
 pub mod times;
 pub mod world;
 
