@@ -6,7 +6,7 @@ use std::sync::Arc;
 use alluvium::error::{Directive, ErrorKind};
 use alluvium::event::stream::StreamRecord;
 use alluvium::pipeline::commit::{CommitOptions, commit};
-use alluvium::pipeline::deliver::{KeyOf, deliver};
+use alluvium::pipeline::deliver::{KeyOf, close, deliver};
 use alluvium::pipeline::ingest::Action;
 use alluvium::pipeline::lake::{Lake, Settings};
 use alluvium::pipeline::status::status;
@@ -212,6 +212,34 @@ async fn a_gap_is_told_when_it_stays_open_and_is_no_error() {
     assert!(gaps().await.is_empty());
     lake.clock.advance(TimeDelta::minutes(11));
     assert_eq!(gaps().await, ["lake.public.orders/0: offsets 30 to 34"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holes_that_are_closed_are_no_gaps_and_close_nothing_else() {
+    let lake = TestLake::new(changes::ALL);
+    let stream = streams(14, 40).remove(0);
+    for range in [0..5, 8..12, 13..20, 30..40] {
+        deliver(&lake.lake, piece(&stream[range]), KeyOf::Record).await.unwrap();
+    }
+    lake.settle().await;
+    let contract = lake.lake.catalog.topic_claims("lake.public.orders").remove(0);
+    let close = |stretch| close(&lake.lake, &contract, "lake.public.orders", 0, stretch);
+    // Two holes by one entry, over records that the table has; and once more, before and after it is settled.
+    for _ in 0..2 {
+        close((5, 12)).await.unwrap();
+        lake.settle().await;
+    }
+    lake.clock.advance(TimeDelta::minutes(11));
+    let now = status(&lake.lake).await.unwrap();
+    let gaps: Vec<String> = now.tables[0].gaps.iter().map(ToString::to_string).collect();
+    assert_eq!(gaps, ["lake.public.orders/0: offsets 20 to 29"]);
+    let told = rows::brief(&lake.lake, "ledger", &["first", "last", "status", "rows_in", "loaded", "quarantined"]).await;
+    assert!(told.contains(&"5 12 empty 0 0 0".to_owned()), "{told:?}");
+    assert_eq!(told.len(), 5, "{told:?}");
+    // What lies elsewhere is still new when it comes.
+    deliver(&lake.lake, piece(&stream[18..34]), KeyOf::Record).await.unwrap();
+    lake.settle().await;
+    assert_all_there_once(&lake.lake, &[stream[..5].to_vec(), stream[8..12].to_vec(), stream[13..].to_vec()]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -140,6 +140,14 @@ fn offsets_without_a_record_are_no_gap() {
         let kept = kept();
         kept.last().unwrap().offset > i64::try_from(kept.len()).unwrap() + 20
     });
+    let mut before = kept();
+    eventually(PATIENCE, "nothing more is compacted", || {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = kept();
+        let is_same = now == before;
+        before = now;
+        is_same
+    });
 
     let program = world.program(&services);
     let mut host = program.start(&["local", "--no-port"]);
