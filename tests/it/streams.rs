@@ -233,7 +233,8 @@ async fn holes_that_are_closed_are_no_gaps_and_close_nothing_else() {
     let now = status(&lake.lake).await.unwrap();
     let gaps: Vec<String> = now.tables[0].gaps.iter().map(ToString::to_string).collect();
     assert_eq!(gaps, ["lake.public.orders/0: offsets 20 to 29"]);
-    let told = rows::brief(&lake.lake, "ledger", &["first", "last", "status", "rows_in", "loaded", "quarantined"]).await;
+    let told =
+        rows::brief(&lake.lake, "ledger", &["first", "last", "status", "rows_in", "loaded", "quarantined"]).await;
     assert!(told.contains(&"5 12 empty 0 0 0".to_owned()), "{told:?}");
     assert_eq!(told.len(), 5, "{told:?}");
     // What lies elsewhere is still new when it comes.
