@@ -162,6 +162,58 @@ mod csv {
     }
 }
 
+/// Kept change events -> judged changes of the shop's orders, beside a parse of every event into a tree.
+mod changes {
+    use alluvium::change::image::Images;
+    use alluvium::decode::debezium::{EventRows, Place};
+    use alluvium::generate::shop::{Shop, Trouble};
+    use alluvium::schema::{lineage, yaml};
+    use arrow::array::RecordBatch;
+    use arrow::datatypes::{Field, Schema};
+
+    use super::*;
+
+    fn lines() -> Vec<Vec<u8>> {
+        Shop { events: VALUES as u64, seed: 1, trouble: Trouble::USUAL }.lines().collect()
+    }
+
+    fn images() -> Images {
+        let text = include_str!("../schemas/silver/orders.yaml");
+        let (contract, _) = yaml::parse("orders.yaml", text).unwrap_or_else(|found| panic!("{found:#?}"));
+        Images::new(&contract).unwrap()
+    }
+
+    fn kept(lines: &[Vec<u8>]) -> RecordBatch {
+        let mut rows = EventRows::default();
+        for (at, line) in (1..).zip(lines) {
+            rows.push(line, Place::Line { record: at, line: at, byte_offset: 0 });
+        }
+        let rows = rows.finish().unwrap().rows;
+        let file: ArrayRef = Arc::new(StringArray::from(vec!["a"; rows.num_rows()]));
+        let mut fields: Vec<_> = rows.schema().fields().iter().cloned().collect();
+        fields.push(Arc::new(Field::new(lineage::FILE, DataType::Utf8, true)));
+        let columns = rows.columns().iter().cloned().chain([file]).collect();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
+    }
+
+    #[divan::bench]
+    fn alluvium(bencher: Bencher) {
+        let (images, lines) = (images(), lines());
+        let kept = kept(&lines);
+        let bytes: usize = lines.iter().map(Vec::len).sum();
+        bencher.counter(BytesCount::new(bytes)).bench(|| images.read(black_box(&kept)).unwrap());
+    }
+
+    #[divan::bench]
+    fn serde_json_values(bencher: Bencher) {
+        let lines = lines();
+        let bytes: usize = lines.iter().map(Vec::len).sum();
+        bencher.counter(BytesCount::new(bytes)).bench(|| {
+            lines.iter().filter_map(|line| serde_json::from_slice::<serde_json::Value>(black_box(line)).ok()).count()
+        });
+    }
+}
+
 /// One commit that adopts a thousand files, beside writing its text alone.
 mod commit {
     use super::*;

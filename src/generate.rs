@@ -1,6 +1,8 @@
 //! Deterministic taxi-like trips as CSV text, for the demo, the benches and the tests: the same [`Trips`] gives the same
 //! bytes on every machine. A file is made without the ones before it.
 
+pub mod shop;
+
 use std::fmt::Write as _;
 
 use chrono::{Days, NaiveDate};

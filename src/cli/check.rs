@@ -55,7 +55,7 @@ pub async fn run(context: &Context, args: &CheckArgs) -> Result<Exit> {
         Ok(catalog) => {
             let mut found = catalog.warnings().to_vec();
             found.extend(check_catalog(&catalog));
-            (catalog.tables().len(), found)
+            (catalog.tables().iter().filter(|contract| contract.history_of().is_none()).count(), found)
         }
         Err(found) => {
             unplanned = true;

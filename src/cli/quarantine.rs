@@ -1,5 +1,7 @@
 //! `alluvium quarantine`: the refused records, whole, and why; and the way back into their table.
 
+mod changes;
+
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
@@ -104,7 +106,8 @@ pub async fn run(context: &Context, args: &QuarantineArgs) -> Result<Exit> {
             let glob = show.file.as_deref().map(path_matcher).transpose()?;
             let mut found = Vec::new();
             for table in tables(&lake, show.table.as_deref()).await? {
-                let record = if keeps_events(&lake, &table) { "event" } else { "raw" };
+                let is_event = keeps_events(&lake, &table) || holds_changes(&lake, &table);
+                let record = if is_event { "event" } else { "raw" };
                 let rows = read(&lake, &table, record).await?.into_iter();
                 let wanted = rows.filter(|row| glob.as_ref().is_none_or(|glob| glob.is_match(&row.file)));
                 found.extend(wanted.map(|row| (table.clone(), row)));
@@ -144,7 +147,14 @@ fn keeps_events(lake: &Lake, table: &TableName) -> bool {
     lake.catalog.get(table).is_some_and(|contract| contract.events().is_some())
 }
 
+fn holds_changes(lake: &Lake, table: &TableName) -> bool {
+    lake.catalog.get(table).is_some_and(|contract| contract.changes().is_some())
+}
+
 async fn read(lake: &Lake, table: &TableName, raw: &str) -> Result<Vec<Quarantined>> {
+    if holds_changes(lake, table) {
+        return changes::read(lake, table, raw).await;
+    }
     let engine = Engine::over(lake, Pins::default())?;
     let (layer, name) = (table.layer(), table.table());
     // A delivered event has no file; its topic, partition and offset are its place.

@@ -392,3 +392,43 @@ fn a_catalog_is_planned_in_order_and_mistakes_are_shown_in_place() {
     assert_eq!((unsound[0].line, unsound[0].column), (4, 15), "{unsound:?}");
     assert!(check(&curated.replace("max(zonne)", "max(_batch_id)"))[0].message.contains("`_batch_id`"));
 }
+
+#[test]
+fn the_shipped_contracts_plan_and_are_incremental() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas");
+    let catalog = crate::catalog::Catalog::load(&folder).unwrap();
+    assert_eq!(check_catalog(&catalog), []);
+    for (table, unit) in [
+        ("gold/daily_revenue", "order_date"),
+        ("gold/product_ranks", "category"),
+        ("gold/customer_ltv", "customer_id"),
+        ("gold/audit_order_total_mismatch", "order_id"),
+    ] {
+        let contract = catalog.get(&table.parse().unwrap()).unwrap();
+        let inputs = contract.derivation().unwrap().inputs.iter();
+        let inputs = inputs.map(|(name, source)| (name.clone(), planned_schema(&catalog, source).unwrap())).collect();
+        let lineage = analyse(contract, &inputs).unwrap();
+        assert!(matches!(&lineage.unit, Unit::Touched { columns, .. } if *columns == [unit]), "{:?}", lineage.unit);
+    }
+    let columns = |table: &str| {
+        let schema = planned_schema(&catalog, &table.parse().unwrap()).unwrap();
+        let columns = schema.fields().iter().map(|field| format!("{} {}", field.name(), field.data_type()));
+        columns.collect::<Vec<_>>().join(", ")
+    };
+    let tables = [
+        "silver/customers",
+        "silver/customers_history",
+        "gold/daily_revenue",
+        "gold/product_ranks",
+        "gold/customer_ltv",
+        "gold/audit_order_total_mismatch",
+    ];
+    insta::assert_snapshot!(tables.map(columns).join("\n"), @r#"
+    id Int64, name Utf8, email Utf8, segment Utf8, city Utf8, created_at Timestamp(µs, "UTC"), updated_at Timestamp(µs, "UTC"), bio Utf8, _ts_ms Int64, _lsn Int64
+    id Int64, version Int64, name Utf8, email Utf8, segment Utf8, city Utf8, valid_from Timestamp(µs, "UTC"), valid_to Timestamp(µs, "UTC"), is_current Boolean, _lsn Int64
+    order_date Date32, orders Int64, items Int64, revenue Decimal128(22, 2)
+    product_id Int64, category Utf8, name Utf8, units Int64, revenue Decimal128(38, 2), rank Int64
+    customer_id Int64, name Utf8, segment Utf8, orders Int64, lifetime_revenue Decimal128(22, 2), first_order Timestamp(µs, "UTC"), last_order Timestamp(µs, "UTC")
+    order_id Int64, total Decimal128(12, 2), items_total Decimal128(38, 2)
+    "#);
+}

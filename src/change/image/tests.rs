@@ -2,6 +2,7 @@
 
 mod properties;
 mod rules;
+mod shop;
 mod types;
 
 use std::sync::Arc;
@@ -248,6 +249,48 @@ fn what_is_no_change_of_this_table_is_kept_as_malformed() {
     let digests = rows.column_by_name("_digest").unwrap().as_primitive::<arrow::datatypes::Int64Type>();
     let distinct: std::collections::BTreeSet<i64> = digests.iter().flatten().collect();
     assert_eq!(distinct.len(), lines.len());
+}
+
+#[test]
+fn what_a_delete_says_of_its_row_counts_for_nothing() {
+    // CDC-18: the default replica identity sends nulls beside the key.
+    let contract = contract(
+        "columns: [{ name: id, type: int64 }, { name: name, type: string, nullable: false }, { name: amt, type: \"decimal(9,2)\", encoding: base64 }]\nrules: [{ name: named, check: name is not null }]",
+    );
+    let lines = [
+        create(r#"{"id":1,"name":"Ann","amt":"DxIG"}"#),
+        record(r#"{"id":1}"#, &envelope("d", r#"{"id":1,"name":null,"amt":null}"#, "null")),
+        envelope("d", r#"{"id":1,"name":null,"amt":"broken"}"#, "null"),
+    ];
+    let rows = shown_without(&read(&contract, &lines), &["_digest", "_partition", "_offset", "_file", "_row"]);
+    assert_eq!(
+        rows,
+        [
+            "id=1 _ts_ms=5000 _lsn=100 _rank=1 name=Ann amt=9876.54",
+            "id=1 _ts_ms=5000 _lsn=100 _rank=3",
+            "id=1 _ts_ms=5000 _lsn=100 _rank=3",
+        ]
+    );
+}
+
+#[test]
+fn columns_come_and_go_and_change_their_type() {
+    // CDC-22
+    let contract = contract("columns: [{ name: id, type: int64 }, { name: a, type: int32 }]");
+    let lines = [
+        r#"{"id":1,"a":1}"#,
+        r#"{"id":2,"a":2,"b":"x"}"#,
+        r#"{"id":1,"a":1,"b":"y"}"#,
+        r#"{"id":3,"b":"z"}"#,
+        r#"{"id":4,"a":"7"}"#,
+        r#"{"id":5,"a":"q7"}"#,
+    ];
+    let rows = read(&contract, &lines.map(|row| envelope("c", "null", row)));
+    let hidden = ["_ts_ms", "_lsn", "_rank", "_file", "_row", "_digest", "_event", "_op", "_key"];
+    assert_eq!(
+        shown_without(&rows, &hidden),
+        ["id=1 a=1", "id=2 a=2", "id=1 a=1", "id=3", "id=4 a=7", r#"id=5 _broken=["a_invalid"]"#,]
+    );
 }
 
 #[test]

@@ -169,5 +169,7 @@ fn contracts(config: &Config) -> Result<Vec<Entry>> {
         let file = format!("{table}.yaml");
         Entry { path: format!("schemas/{file}"), source: Source::File(schemas.join(&file)), mode: READABLE }
     };
-    Ok(catalog.tables().iter().map(|contract| entry(&contract.table)).collect())
+    // A history has no file: its contract follows from that of the table beside it.
+    let written = catalog.tables().iter().filter(|contract| contract.history_of().is_none());
+    Ok(written.map(|contract| entry(&contract.table)).collect())
 }

@@ -101,6 +101,16 @@ const INDEX: &[(&str, &str, &str)] = &[
     ("AZR-09", "tests/it/places/store.rs", "azr_09_answers_count_by_what_they_mean_and_not_by_whose_they_are"),
     ("AZR-10", "tests/it/local_host.rs", "a_handler_that_is_killed_is_started_again_and_nothing_is_lost_or_doubled"),
     ("AZR-11", "tests/it/cases/arrival.rs", "azr_11_our_own_output_and_foreign_containers_are_passed_over"),
+    ("CDC-02", "src/change/image/tests/types.rs", "placeholders_in_every_type"),
+    ("CDC-06", "src/change/image/tests.rs", "a_changed_key_is_a_delete_of_the_old_one_too"),
+    ("CDC-15", "src/change/image/tests.rs", "each_kind_of_change_gives_its_row"),
+    ("CDC-16", "src/decode/debezium/tests.rs", "records_of_a_topic"),
+    ("CDC-17", "src/change/image/tests.rs", "what_is_no_change_of_this_table_is_kept_as_malformed"),
+    ("CDC-18", "src/change/image/tests.rs", "what_a_delete_says_of_its_row_counts_for_nothing"),
+    ("CDC-19", "src/change/image/tests/types.rs", "decimals_of_every_mode"),
+    ("CDC-20", "src/change/image/tests/types.rs", "times_of_every_mode"),
+    ("CDC-22", "src/change/image/tests.rs", "columns_come_and_go_and_change_their_type"),
+    ("CDC-23", "src/change/image/tests.rs", "every_envelope_gives_the_same_row"),
     ("EXO-01", "tests/it/delivery.rs", "any_order_any_number_of_deliveries_workers_and_deaths"),
     ("EXO-02", "tests/it/crash.rs", "after_a_fault_anywhere_adopted_files_are_in_the_table_once"),
     ("EXO-03", "tests/it/crash.rs", "after_a_fault_anywhere_a_fresh_process_finishes_the_work"),
@@ -112,8 +122,9 @@ const INDEX: &[(&str, &str, &str)] = &[
     ("EXO-11", "tests/it/crash.rs", "after_a_fault_anywhere_a_fresh_process_finishes_the_work"),
 ];
 
-/// Ids that are missing on purpose are of change data and of the maintenance of tables, which have suites of their own.
-const GROUPS: [(&str, &[u32]); 11] = [
+/// Ids that are missing on purpose: what the changes of one key come to together and the maintenance of tables have suites of
+/// their own.
+const GROUPS: [(&str, &[u32]); 12] = [
     ("CSV", &[1, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]),
     ("ENC", &[1, 2, 4, 5, 6]),
     ("TYP", &[1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15]),
@@ -124,6 +135,7 @@ const GROUPS: [(&str, &[u32]); 11] = [
     ("QAR", &[1, 3, 4, 7]),
     ("QUE", &[1, 2, 4, 5]),
     ("AZR", &[1, 2, 4, 5, 6, 7, 8, 9, 10, 11]),
+    ("CDC", &[2, 6, 15, 16, 17, 18, 19, 20, 22, 23]),
     ("EXO", &[1, 2, 3, 5, 6, 7, 9, 10, 11]),
 ];
 
