@@ -490,7 +490,11 @@ fn parse_memory(text: &str) -> Result<u64, Expected> {
     parse_bytes(text).ok().filter(|bytes| *bytes >= 64 << 20).ok_or("a size of at least 64MiB, such as 512MiB or 2GiB")
 }
 
-fn parse_duration(text: &str) -> Result<Duration, Expected> {
+/// Reads a time such as `10s` or `2h`.
+///
+/// # Errors
+/// What was expected.
+pub fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     const EXPECTED: Expected = "a time such as 500ms, 10s, 2m, 1h or 7d";
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -14,6 +14,7 @@ use url::Url;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
+use crate::safeguard::Safeguard;
 
 mod durable;
 
@@ -24,6 +25,8 @@ pub struct Store {
     url: Url,
     folder: Option<PathBuf>,
     clock: Arc<dyn Clock>,
+    #[cfg(feature = "mutations")]
+    removed: Option<Safeguard>,
 }
 
 /// What is known after a put-if-absent.
@@ -45,7 +48,7 @@ impl Store {
         let url = Url::from_directory_path(&folder)
             .map_err(|()| Error::invalid(format!("{} is no absolute folder", folder.display())))?;
         let inner = LocalFileSystem::new_with_prefix(&folder)?;
-        Ok(Self { inner: Arc::new(inner), url, folder: Some(folder), clock: Arc::new(SystemClock) })
+        Ok(Self::over(Arc::new(inner), url, Some(folder)))
     }
 
     /// Makes every write of a local store survive the loss of the machine's power: file and parent folders are flushed to
@@ -75,7 +78,39 @@ impl Store {
     /// files: data files are then read directly. Leave it out when every read must go through `inner`.
     #[must_use]
     pub fn over(inner: Arc<dyn ObjectStore>, url: Url, folder: Option<PathBuf>) -> Self {
-        Self { inner, url, folder, clock: Arc::new(SystemClock) }
+        Self {
+            inner,
+            url,
+            folder,
+            clock: Arc::new(SystemClock),
+            #[cfg(feature = "mutations")]
+            removed: None,
+        }
+    }
+
+    /// The same without a safeguard, in a build that can take one away; in any other as it is.
+    #[must_use]
+    #[cfg_attr(not(feature = "mutations"), expect(unused_mut, reason = "this build takes nothing away"))]
+    pub fn without(mut self, safeguard: Option<Safeguard>) -> Self {
+        #[cfg(feature = "mutations")]
+        {
+            self.removed = safeguard;
+        }
+        #[cfg(not(feature = "mutations"))]
+        let _ = safeguard;
+        self
+    }
+
+    /// Whether a safeguard is in place: always, but for builds that test what happens without it.
+    #[must_use]
+    pub fn keeps(&self, safeguard: Safeguard) -> bool {
+        #[cfg(feature = "mutations")]
+        return self.removed != Some(safeguard);
+        #[cfg(not(feature = "mutations"))]
+        {
+            let _ = safeguard;
+            true
+        }
     }
 
     /// The store itself.

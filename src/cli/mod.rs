@@ -19,9 +19,12 @@ pub mod package;
 pub mod producer;
 pub mod quarantine;
 pub mod redrive;
+pub mod repair;
+pub mod selftest;
 pub mod sql;
 pub mod status;
 pub mod tables;
+pub mod vacuum;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -105,6 +108,12 @@ pub enum Command {
     Doctor(doctor::DoctorArgs),
     /// Write what a function app runs, as a folder and a zip, and list the settings that it needs
     Package(package::PackageArgs),
+    /// Make lost state again from what is left: the ledger, from plans and tables
+    Repair(repair::RepairArgs),
+    /// Discard what is staged
+    Vacuum(vacuum::VacuumArgs),
+    /// Put exactly once to the test: faults at every call, on the storage that is configured
+    Selftest(selftest::SelftestArgs),
     /// Measure speed and memory on this machine
     Bench(bench::BenchArgs),
     /// Print a shell's completion script
@@ -146,6 +155,8 @@ impl Cli {
         match self.command {
             Command::Serve(_) | Command::Local(_) => &config.log,
             _ if was_given => &config.log,
+            // Its faults are no news.
+            Command::Selftest(_) => "off",
             _ => "warn",
         }
     }
@@ -197,6 +208,9 @@ impl Cli {
             Command::Infer(args) => block_on(infer::run(&context, args)),
             Command::Doctor(args) => block_on(doctor::run(&context, args)),
             Command::Package(args) => package::run(&context, args),
+            Command::Repair(args) => block_on(repair::run(&context, args)),
+            Command::Vacuum(args) => block_on(vacuum::run(&context, args)),
+            Command::Selftest(args) => block_on(selftest::run(&context, args)),
             Command::Bench(args) => block_on(bench::run(&context, args)),
             Command::Completions(args) => completions::run(args),
         }

@@ -122,6 +122,18 @@ impl AzureQueue {
         }
     }
 
+    /// Removes a queue with all its messages; one that is not there is fine.
+    ///
+    /// # Errors
+    /// The account refused, or did not answer.
+    pub async fn remove(&self, queue: &str) -> Result<()> {
+        match self.client(queue)?.0.delete(None).await {
+            Ok(_) => Ok(()),
+            Err(error) if is_no_queue(&error) => Ok(()),
+            Err(error) => Err(trouble(&format!("removing queue {queue}"), &error)),
+        }
+    }
+
     /// Sends messages, to be visible after `delay`; their ids.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! is deleted; every receiving counts; whoever holds an older receipt can no longer change it. At least once, unordered.
 
 mod azure;
+mod gate;
 mod local;
 
 use std::path::Path;
@@ -16,6 +17,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 
 pub use azure::AzureQueue;
+pub use gate::{Gate, Gated};
 pub use local::LocalQueue;
 
 /// A message lives this long from its insertion, then it is gone: the cloud's default.
@@ -28,6 +30,8 @@ pub enum Queue {
     Local(LocalQueue),
     /// In a storage account.
     Azure(AzureQueue),
+    /// Behind a gate that every call has to pass.
+    Gated(Gated),
 }
 
 /// A received message.
@@ -113,6 +117,12 @@ impl Queue {
         Self::Azure(AzureQueue::new(account))
     }
 
+    /// The same queues behind a gate.
+    #[must_use]
+    pub fn behind(self, gate: Arc<dyn Gate>) -> Self {
+        Self::Gated(Gated::new(self, gate))
+    }
+
     /// Sends one message, to be visible after `delay`; its id.
     ///
     /// # Errors
@@ -133,6 +143,7 @@ impl Queue {
                 blocking(move || bodies.iter().map(|body| local.send(&queue, body, delay)).collect()).await
             }
             Self::Azure(azure) => azure.send_all(queue, bodies, delay).await,
+            Self::Gated(gated) => gated.send_all(queue, bodies, delay).await,
         }
     }
 
@@ -147,6 +158,7 @@ impl Queue {
                 blocking(move || local.receive(&queue, max, visibility)).await
             }
             Self::Azure(azure) => azure.receive(queue, max, visibility).await,
+            Self::Gated(gated) => gated.receive(queue, max, visibility).await,
         }
     }
 
@@ -162,6 +174,7 @@ impl Queue {
                 blocking(move || local.extend(message, visibility)).await
             }
             Self::Azure(azure) => azure.extend(message.clone(), visibility).await,
+            Self::Gated(gated) => gated.extend(message, visibility).await,
         }
     }
 
@@ -176,6 +189,7 @@ impl Queue {
                 blocking(move || local.delete(&message)).await
             }
             Self::Azure(azure) => azure.delete(message).await,
+            Self::Gated(gated) => gated.delete(message).await,
         }
     }
 
@@ -190,6 +204,7 @@ impl Queue {
                 blocking(move || local.peek(&queue, max)).await
             }
             Self::Azure(azure) => azure.peek(queue, max).await,
+            Self::Gated(gated) => gated.peek(queue, max).await,
         }
     }
 
@@ -204,6 +219,7 @@ impl Queue {
                 blocking(move || local.depth(&queue)).await
             }
             Self::Azure(azure) => azure.depth(queue).await,
+            Self::Gated(gated) => gated.depth(queue).await,
         }
     }
 }

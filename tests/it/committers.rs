@@ -3,9 +3,9 @@
 use alluvium::event::FileEvent;
 use alluvium::pipeline::ingest::ingest;
 use alluvium::pipeline::lake::{Lake, Settings};
+use alluvium::selftest::faults::Fault;
 
 use crate::support::contracts::{self, sales};
-use crate::support::faults::Fault;
 use crate::support::racers::{Committers, start_workers};
 use crate::support::world::World;
 use crate::support::{TestLake, assert_ledger, commit_once, settle, tables};

@@ -1,97 +1,94 @@
-//! Every call to the store is a point where a process may die or an answer may be lost. A sample of those points, over
-//! ingesting and committing three files: afterwards a fresh process finishes the work, and the tables are the same.
+//! Every call to storage and queue is a point where something may go wrong: a sample of all points, drawn by a seed that is
+//! printed. `alluvium selftest --in-memory --full` runs all of them.
 
-use alluvium::event::FileEvent;
-use alluvium::pipeline::commit::{CommitOptions, commit};
-use alluvium::pipeline::ingest::ingest;
-use alluvium::pipeline::lake::{Lake, Settings};
+use std::time::Duration;
 
-use crate::support::chance::Chance;
-use crate::support::contracts::sales;
-use crate::support::faults::Fault;
-use crate::support::world::World;
-use crate::support::{assert_ledger, settle, tables};
+use alluvium::clock::{Clock as _, SystemClock};
+use alluvium::selftest::faults::Fault;
+use alluvium::selftest::ground::Ground;
+use alluvium::selftest::matrix::{Options, run};
+use alluvium::selftest::point::Point;
+use alluvium::selftest::scenario::SCENARIOS;
+use alluvium::selftest::soak::soak;
 
-/// What the first process lands.
-fn files(world: &World) -> Vec<FileEvent> {
-    vec![
-        world.drop_file("sales/a.csv", sales(&[(1, 1, "north", "1.00"), (2, 1, "south", "2.00")])),
-        world.drop_file("sales/b.csv", sales(&[(3, 2, "north", "3.00"), (4, 2, "south", "-4.00")])),
-        world.drop_file("sales/c.csv", sales(&[(5, 1, "north", "5.00"), (1, 3, "north", "9.00")])),
-    ]
-}
+use crate::support::place::Place;
+use crate::support::program::Program;
 
-/// The work of one process: two files, a commit, the third file and a correction of the first, a commit. Errors end the
-/// step they happen in; what was not acknowledged is given back.
-async fn work(world: &World, lake: &Lake) -> Vec<FileEvent> {
-    let events = files(world);
-    let mut unacknowledged = Vec::new();
-    let (early, late) = events.split_at(2);
-    for event in early {
-        if ingest(lake, event).await.is_err() {
-            unacknowledged.push(event.clone());
-        }
-    }
-    // A failed run is no news: the timer comes again.
-    let _ = commit(lake, CommitOptions { force: true, deadline: None }).await;
-    let corrected = world.drop_file("sales/a.csv", sales(&[(1, 1, "north", "1.50")]));
-    for event in late.iter().chain([&corrected]) {
-        if ingest(lake, event).await.is_err() {
-            unacknowledged.push(event.clone());
-        }
-    }
-    let _ = commit(lake, CommitOptions { force: true, deadline: None }).await;
-    unacknowledged
-}
+/// Points of the sample.
+const SAMPLE: usize = 150;
 
-/// What has to be the same afterwards. The ledger of a path with several versions depends on arrival.
-async fn outcome(lake: &Lake) -> Vec<(String, Vec<String>)> {
-    let mut found = tables(lake).await;
-    found.remove("ledger");
-    found.into_iter().collect()
-}
-
-async fn sampled(settings: Settings, sample: usize, seed: u64) {
-    let calm = World::in_memory(settings.clone());
-    let (lake, calls) = calm.process_with(0, Fault::Refused);
-    assert_eq!(work(&calm, &lake).await, Vec::new());
-    let all_calls = calls();
-    settle(&lake).await;
-    let expected = outcome(&lake).await;
-    assert_eq!(expected.iter().find(|(table, _)| table == "raw/sales").unwrap().1.len(), 4);
-    assert!(all_calls > 50, "the faults fall on {all_calls} calls");
-
-    let mut chance = Chance::new(seed);
-    let faults = [Fault::Refused, Fault::AnswerLost, Fault::DeadBefore, Fault::DeadAfter, Fault::DiskFull];
-    let mut reached = 0;
-    for round in 0..sample {
-        // Spread over the whole run, one step at a time, with a random place within the step.
-        let step = all_calls / sample as u64 + 1;
-        let at = (round as u64 * step + chance.below(step) + 1).min(all_calls);
-        let fault = faults[usize::try_from(chance.below(5)).unwrap()];
-        let world = World::in_memory(settings.clone());
-        let (faulty, calls) = world.process_with(at, fault);
-        let redelivered = work(&world, &faulty).await;
-        drop(faulty);
-        reached += usize::from(calls() >= at);
-        let fresh = world.process();
-        for event in &redelivered {
-            ingest(&fresh, event).await.unwrap_or_else(|e| panic!("{fault:?} at call {at}: {}", e.describe()));
-        }
-        settle(&fresh).await;
-        assert_eq!(expected, outcome(&fresh).await, "{fault:?} at call {at} of {all_calls}, seed {seed}");
-        assert_ledger(&fresh).await;
-    }
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wherever_something_goes_wrong_a_fresh_process_finishes_the_work() {
+    let seed = u64::from_str_radix(&SystemClock.fresh()[..6], 16).unwrap();
+    println!("seed {seed}");
+    let options = Options { seed, points: Some(SAMPLE), threads: 2, ..Options::default() };
+    let certificate = run(&Ground::Memory, &options, |_| {}).await.unwrap();
+    assert!(certificate.holds(), "{}", certificate.lines().join("\n"));
+    assert_eq!((certificate.run, certificate.lost, certificate.doubled), (SAMPLE as u64, 0, 0));
     // The order of some calls is not fixed, so a late one may not come; nearly all must.
-    assert!(reached * 10 >= sample * 9, "only {reached} of {sample} faults were met");
+    assert!(certificate.met * 100 >= certificate.run * 97, "{}", certificate.lines().join("\n"));
+    assert_eq!(certificate.scenarios.len(), SCENARIOS.len());
+    let silent = certificate.scenarios.iter().find(|covered| covered.calls < 40 || covered.points < 150);
+    assert!(silent.is_none(), "the faults fall on hardly any calls: {silent:?}");
+}
+
+/// How long everything is left to chance; `alluvium selftest --in-memory --soak 30m` takes longer.
+const SOAK: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn files_deaths_and_clocks_at_random_break_nothing() {
+    let seed = u64::from_str_radix(&SystemClock.fresh()[..6], 16).unwrap();
+    println!("seed {seed}");
+    let soaked = soak(&Ground::Memory, seed, SOAK, |_| {}).await.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    assert!(soaked.holds(), "{}", soaked.lines().join("\n"));
+    assert!(soaked.rounds > 20 && soaked.files > 5 && soaked.comparisons > 0, "{soaked:?}");
+}
+
+#[test]
+fn a_point_is_run_again_from_its_number() {
+    let home = tempfile::tempdir().unwrap();
+    let program = Program::new(home.path());
+    let number = Point { scenario: 1, call: 20, fault: Fault::DeadAfter }.number().to_string();
+    let told = program.ok(&["selftest", "--in-memory", "--replay", &number]);
+    assert_eq!(told, "adopt: dead after at call 20\neverything holds\n");
+    let done = program.run(&["selftest", "--replay", "99"]);
+    assert_eq!(done.code, Some(1), "{}", done.text());
+    assert!(done.stderr.contains("99 is no number of a point"), "{}", done.text());
+}
+
+#[test]
+fn a_selftest_on_local_folders_leaves_nothing_behind() {
+    let home = tempfile::tempdir().unwrap();
+    let program = Program::new(home.path());
+    let arguments = ["selftest", "--scenario", "append", "--scenario", "stream", "--points", "6", "-o", "json"];
+    let certificate: serde_json::Value = serde_json::from_str(&program.ok(&arguments)).unwrap();
+    for (name, expected) in [("run", 6), ("lost", 0), ("doubled", 0)] {
+        assert_eq!(certificate[name], expected, "{certificate}");
+    }
+    assert!(certificate["ground"].as_str().unwrap().starts_with("file://"), "{certificate}");
+    let mut left: Vec<String> = Vec::new();
+    let mut folders = vec![home.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path())
+            } else {
+                left.push(entry.path().display().to_string())
+            }
+        }
+    }
+    assert_eq!(left, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_fault_anywhere_a_fresh_process_finishes_the_work() {
-    sampled(Settings::default(), 60, 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_fault_anywhere_adopted_files_are_in_the_table_once() {
-    sampled(Settings { adopt_bytes: 1, ..Settings::default() }, 30, 2).await;
+async fn a_selftest_in_a_storage_account_leaves_nothing_behind() {
+    let place = Place::azurite().await;
+    let program = place.program();
+    let run = move || program.ok(&["selftest", "--scenario", "append", "--points", "4", "-o", "json"]);
+    let told = tokio::task::spawn_blocking(run).await.unwrap();
+    let certificate: serde_json::Value = serde_json::from_str(&told).unwrap();
+    for (name, expected) in [("run", 4), ("lost", 0), ("doubled", 0)] {
+        assert_eq!(certificate[name], expected, "{certificate}");
+    }
+    assert!(place.backends().store().unwrap().list("_alluvium").await.unwrap().is_empty());
 }

@@ -9,10 +9,10 @@ use alluvium::pipeline::commit::{CommitOptions, commit};
 use alluvium::pipeline::ingest::ingest;
 use alluvium::pipeline::lake::{Lake, Settings};
 use alluvium::pipeline::reconcile;
+use alluvium::selftest::faults::Fault;
 use proptest::prelude::*;
 
 use crate::support::contracts::sales;
-use crate::support::faults::Fault;
 use crate::support::world::World;
 use crate::support::{assert_ledger, commit_once, rows, settle, tables};
 

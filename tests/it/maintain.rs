@@ -22,7 +22,6 @@ use url::Url;
 
 use crate::support::chance::Chance;
 use crate::support::contracts::{self, sales};
-use crate::support::faults::{Fault, FaultyStore};
 use crate::support::times::TimedStore;
 use crate::support::{
     assert_ledger, commit_once, drop_file, manual_clock, open, rows, settle, tables, write_contracts,
@@ -48,17 +47,11 @@ impl World {
         Self { home, disk, clock, settings }
     }
 
-    /// A process whose call number `at` to the store meets `fault`; and a counter of its calls.
-    fn process(&self, at: u64, fault: Fault) -> (Lake, impl Fn() -> u64 + use<>) {
-        let store = FaultyStore::new(Arc::clone(&self.disk), at, fault);
-        let calls = store.counter();
-        let store = Store::over(Arc::new(store), Url::parse("memory:///").unwrap(), None)
-            .with_clock(Arc::clone(&self.clock) as Arc<dyn alluvium::clock::Clock>);
-        (open(self.home.path(), store, Arc::clone(&self.clock), self.settings.clone()), calls)
-    }
-
+    /// A process.
     fn lake(&self) -> Lake {
-        self.process(0, Fault::Refused).0
+        let store = Store::over(Arc::clone(&self.disk), Url::parse("memory:///").unwrap(), None)
+            .with_clock(Arc::clone(&self.clock) as Arc<dyn alluvium::clock::Clock>);
+        open(self.home.path(), store, Arc::clone(&self.clock), self.settings.clone())
     }
 
     /// A process that knows the contract of `raw/sales` alone.
@@ -291,57 +284,6 @@ async fn a_staged_file_that_waits_for_weeks_is_kept() {
     world.days(8);
     assert!(of(&run(&lake).await, "raw/sales").data.files >= 1);
     assert_eq!(rows::sorted(&lake, "raw/sales").await.len(), 2);
-}
-
-async fn sampled(sample: usize, seed: u64) {
-    let prepared = || async {
-        let world = World::new(Settings::default());
-        let lake = world.lake();
-        world.history(&lake).await;
-        ingest(&lake, &world.drop_file("sales/d.csv", &sales(&[(8, 1, "north", "8.00")]))).await.unwrap();
-        world.days(8);
-        world
-    };
-    let calm = prepared().await;
-    let (lake, calls) = calm.process(0, Fault::Refused);
-    run(&lake).await;
-    let all_calls = calls();
-    settle(&lake).await;
-    let expected = tables(&lake).await;
-    assert!(all_calls > 100, "the faults fall on {all_calls} calls");
-
-    let mut chance = Chance::new(seed);
-    let faults = [Fault::Refused, Fault::AnswerLost, Fault::DeadBefore, Fault::DeadAfter, Fault::DiskFull];
-    let mut reached = 0;
-    for round in 0..sample {
-        let step = all_calls / sample as u64 + 1;
-        let at = (round as u64 * step + chance.below(step) + 1).min(all_calls);
-        let fault = faults[usize::try_from(chance.below(5)).unwrap()];
-        let world = prepared().await;
-        let (faulty, calls) = world.process(at, fault);
-        let version = rows::version(&world.lake(), "raw/sales").await;
-        // A failed run is no news: the timer comes again.
-        let _ = maintain(&faulty, None).await;
-        reached += usize::from(calls() >= at);
-        drop(faulty);
-        let told = format!("{fault:?} at call {at} of {all_calls}, seed {seed}");
-        let fresh = world.lake();
-        assert_eq!(rows_at(&fresh, "raw/sales", version).await, 4, "{told}");
-        run(&fresh).await;
-        for path in LITTER {
-            assert!(fresh.store.head(path).await.unwrap().is_none(), "{path}: {told}");
-        }
-        assert_eq!(rows_at(&fresh, "raw/sales", version).await, 4, "{told}");
-        settle(&fresh).await;
-        assert_eq!(tables(&fresh).await, expected, "{told}");
-        assert_ledger(&fresh).await;
-    }
-    assert!(reached * 10 >= sample * 9, "only {reached} of {sample} faults were met");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_fault_anywhere_another_run_finishes_the_work() {
-    sampled(50, 3).await;
 }
 
 /// Workers, two committers and two runs of the upkeep at once, over a store whose calls take up to half a day.

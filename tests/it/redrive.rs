@@ -7,12 +7,13 @@ use alluvium::pipeline::commit::{CommitOptions, commit};
 use alluvium::pipeline::ingest::ingest;
 use alluvium::pipeline::lake::{Lake, Settings};
 use alluvium::pipeline::redrive::{Action, Redriven, redrive};
+use alluvium::selftest::faults::Fault;
+use alluvium::selftest::store::FaultyStore;
 use alluvium::store::Store;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use url::Url;
 
-use crate::support::faults::{Fault, FaultyStore};
 use crate::support::program::Program;
 use crate::support::{TestLake, assert_ledger, drop_file, open, rows, settle, tables, write_contracts};
 

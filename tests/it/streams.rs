@@ -1,26 +1,19 @@
 //! Change streams: whatever is delivered, however often, in whatever pieces and order, each offset is in the table once.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use alluvium::error::{Directive, ErrorKind};
 use alluvium::event::stream::StreamRecord;
-use alluvium::pipeline::commit::{CommitOptions, commit};
 use alluvium::pipeline::deliver::{KeyOf, close, deliver};
 use alluvium::pipeline::ingest::Action;
-use alluvium::pipeline::lake::{Lake, Settings};
+use alluvium::pipeline::lake::Lake;
 use alluvium::pipeline::status::status;
-use alluvium::store::Store;
 use chrono::TimeDelta;
-use object_store::ObjectStore;
-use object_store::memory::InMemory;
-use url::Url;
 
 use crate::support::chance::Chance;
 use crate::support::changes::{self, Record, streams};
-use crate::support::faults::{Fault, FaultyStore};
 use crate::support::racers::Committers;
-use crate::support::{TestLake, assert_ledger, manual_clock, open, rows, settle, tables, write_contracts};
+use crate::support::{TestLake, assert_ledger, rows, settle};
 
 type Piece = Vec<StreamRecord>;
 
@@ -353,86 +346,4 @@ async fn events_of_a_hub_have_their_key_in_the_value() {
     let line = format!(r#"{{"topic":"{topic}","partition":0,"offset":{offset},"timestamp":{time},"value":{value}}}"#);
     assert_eq!(rows::events(&lake.lake, "bronze/shop").await, [line]);
     assert_eq!(rows::brief(&lake.lake, "bronze/shop", &["table", "key"]).await, ["public.customers null"]);
-}
-
-struct World {
-    home: tempfile::TempDir,
-    disk: Arc<dyn ObjectStore>,
-}
-
-impl World {
-    fn new() -> Self {
-        let home = tempfile::tempdir().unwrap();
-        write_contracts(home.path(), changes::ALL);
-        std::fs::create_dir_all(home.path().join("landing")).unwrap();
-        Self { home, disk: Arc::new(InMemory::new()) }
-    }
-
-    /// A process whose call number `at` to the store meets `fault`; and a counter of its calls.
-    fn process(&self, at: u64, fault: Fault) -> (Lake, impl Fn() -> u64 + use<>) {
-        let store = FaultyStore::new(Arc::clone(&self.disk), at, fault);
-        let calls = store.counter();
-        let store = Store::over(Arc::new(store), Url::parse("memory:///").unwrap(), None);
-        (open(self.home.path(), store, manual_clock(), Settings::default()), calls)
-    }
-}
-
-/// The work of one process: pieces that overlap, a commit, more pieces, a commit. What was not acknowledged is given back.
-async fn work(lake: &Lake, pieces: &[Piece]) -> Vec<Piece> {
-    let mut unacknowledged = Vec::new();
-    for half in pieces.chunks(pieces.len().div_ceil(2)) {
-        for piece in half {
-            if deliver(lake, piece.clone(), KeyOf::Record).await.is_err() {
-                unacknowledged.push(piece.clone());
-            }
-        }
-        // A failed run is no news: the timer comes again.
-        let _ = commit(lake, CommitOptions { force: true, deadline: None }).await;
-    }
-    unacknowledged
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_fault_anywhere_the_trigger_repeats_and_each_offset_is_there_once() {
-    const SAMPLE: u64 = 60;
-    let streams = vec![streams(11, 24).remove(0)];
-    let cut = |ranges: &[std::ops::Range<usize>]| -> Vec<Piece> {
-        ranges.iter().map(|range| piece(&streams[0][range.clone()])).collect()
-    };
-    let pieces = cut(&[0..8, 6..14, 12..18, 16..24]);
-    let calm = World::new();
-    let (lake, calls) = calm.process(0, Fault::Refused);
-    assert!(work(&lake, &pieces).await.is_empty());
-    let all_calls = calls();
-    settle(&lake).await;
-    assert_all_there_once(&lake, &streams).await;
-    let mut expected = tables(&lake).await;
-    expected.remove("ledger");
-    assert!(all_calls > 50, "the faults fall on {all_calls} calls");
-
-    let mut chance = Chance::new(3);
-    let faults = [Fault::Refused, Fault::AnswerLost, Fault::DeadBefore, Fault::DeadAfter, Fault::DiskFull];
-    let mut reached = 0;
-    for round in 0..SAMPLE {
-        let step = all_calls / SAMPLE + 1;
-        let at = (round * step + chance.below(step) + 1).min(all_calls);
-        let fault = faults[usize::try_from(chance.below(5)).unwrap()];
-        let world = World::new();
-        let (faulty, calls) = world.process(at, fault);
-        let again = work(&faulty, &pieces).await;
-        drop(faulty);
-        reached += u64::from(calls() >= at);
-        let (fresh, _) = world.process(0, Fault::Refused);
-        for piece in again {
-            deliver(&fresh, piece, KeyOf::Record)
-                .await
-                .unwrap_or_else(|e| panic!("{fault:?} at call {at}: {}", e.describe()));
-        }
-        settle(&fresh).await;
-        assert_all_there_once(&fresh, &streams).await;
-        let mut found = tables(&fresh).await;
-        found.remove("ledger");
-        assert_eq!(expected, found, "{fault:?} at call {at} of {all_calls}");
-    }
-    assert!(reached * 10 >= SAMPLE * 9, "only {reached} of {SAMPLE} faults were met");
 }

@@ -1,10 +1,8 @@
 //! What the tests share: a lake in a temporary folder, files dropped into it, tables read back as sorted text rows.
 
 pub mod azurite;
-pub mod chance;
 pub mod changes;
 pub mod contracts;
-pub mod faults;
 pub mod functions_host;
 pub mod place;
 pub mod program;
@@ -14,7 +12,6 @@ pub mod raw;
 pub mod rows;
 #[cfg(feature = "kafka")]
 pub mod services;
-pub mod times;
 pub mod world;
 
 use std::collections::BTreeMap;
@@ -28,6 +25,7 @@ use alluvium::landing::Landing;
 use alluvium::pipeline::commit::{CommitOptions, CommitReport, commit};
 use alluvium::pipeline::ingest::{Ingested, ingest};
 use alluvium::pipeline::lake::{Lake, Settings};
+pub use alluvium::selftest::{chance, times};
 use alluvium::store::Store;
 use tempfile::TempDir;
 

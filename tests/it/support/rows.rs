@@ -6,37 +6,9 @@ use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::TryStreamExt as _;
 
-/// Columns that depend on arrival, or on the folder that a lake is in.
-const ARRIVAL: [&str; 14] = [
-    "_ingested_at",
-    "_ingest_date",
-    "_batch_id",
-    "batch_id",
-    "etag",
-    "txn",
-    "attempts",
-    "first_seen",
-    "settled_at",
-    "last_modified",
-    "table_id",
-    "sequencer",
-    "contract_hash",
-    "resolved",
-];
-
 /// All rows of the table in `folder` as `column=value` text, sorted, without what depends on arrival. No table: no rows.
 pub async fn sorted(lake: &Lake, folder: &str) -> Vec<String> {
-    let mut rows = Vec::new();
-    for batch in batches(lake, folder, None).await {
-        let schema = batch.schema();
-        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        for row in text(&batch) {
-            let shown = names.iter().zip(row).filter(|(name, _)| !ARRIVAL.contains(name));
-            rows.push(shown.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "));
-        }
-    }
-    rows.sort();
-    rows
+    alluvium::selftest::same::sorted(&lake.store, folder).await.unwrap()
 }
 
 /// Some columns of every row, in no order.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use alluvium::event::FileEvent;
 use alluvium::pipeline::lake::{Lake, Settings};
+use alluvium::selftest::faults::Fault;
+use alluvium::selftest::store::FaultyStore;
 use alluvium::store::Store;
 use futures::FutureExt as _;
 use object_store::ObjectStore;
@@ -11,7 +13,6 @@ use object_store::memory::InMemory;
 use tempfile::TempDir;
 use url::Url;
 
-use super::faults::{Fault, FaultyStore};
 use super::{contracts, drop_file, manual_clock, open, settle, write_contracts};
 
 /// What outlives a process.

@@ -1,10 +1,10 @@
-//! A store whose time is a test's own clock: what is put gets the clock's time, and every call may take its time.
+//! A store whose time is a clock that somebody moves: what is put gets the clock's time, and every call may take its time.
+//! It remembers what was overwritten, which nobody may do.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use alluvium::clock::{Clock as _, ManualClock};
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt as _;
@@ -17,35 +17,53 @@ use object_store::{
 };
 
 use super::chance::Chance;
+use crate::clock::{Clock as _, ManualClock};
 
 type Times = Arc<Mutex<HashMap<Path, DateTime<Utc>>>>;
 
-/// Objects in memory, dated by a [`ManualClock`].
+/// Objects dated by a [`ManualClock`].
 #[derive(Debug)]
 pub struct TimedStore {
-    inner: InMemory,
+    inner: Arc<dyn ObjectStore>,
     clock: Arc<ManualClock>,
     times: Times,
+    overwritten: Arc<Mutex<Vec<Path>>>,
+    /// Whether the store below knows etags without the quotes that HTTP has around them.
+    has_bare_etags: bool,
     /// Decides how long each call takes; none: no time at all.
     slow: Option<Mutex<Chance>>,
 }
 
 impl TimedStore {
-    /// A store in which time passes only as the clock is moved.
+    /// A store in memory, in which time passes only as the clock is moved.
+    #[must_use]
     pub fn new(clock: Arc<ManualClock>) -> Self {
-        Self { inner: InMemory::new(), clock, times: Times::default(), slow: None }
+        Self { has_bare_etags: true, ..Self::over(Arc::new(InMemory::new()), clock) }
     }
 
-    /// A store in which each call takes up to some hours, and lets others go first or not.
+    /// The same over any store that is empty when this begins.
+    #[must_use]
+    pub fn over(inner: Arc<dyn ObjectStore>, clock: Arc<ManualClock>) -> Self {
+        Self { inner, clock, times: Times::default(), overwritten: Arc::default(), has_bare_etags: false, slow: None }
+    }
+
+    /// A store in memory in which each call takes up to some hours, and lets others go first or not.
+    #[must_use]
     pub fn slow(clock: Arc<ManualClock>, seed: u64) -> Self {
         Self { slow: Some(Mutex::new(Chance::new(seed))), ..Self::new(clock) }
+    }
+
+    /// Objects that somebody put where one was.
+    #[must_use]
+    pub fn overwritten(&self) -> Vec<String> {
+        lock(&self.overwritten).iter().map(ToString::to_string).collect()
     }
 
     /// Lets time pass, and others run.
     async fn wait(&self) {
         let Some(slow) = &self.slow else { return };
         let (turns, minutes) = {
-            let mut chance = slow.lock().unwrap();
+            let mut chance = lock(slow);
             // Mostly quick; now and then somebody sleeps for half a day.
             let minutes = if chance.below(40) == 0 { chance.below(12 * 60) } else { chance.below(20) };
             (chance.below(6), minutes)
@@ -53,16 +71,33 @@ impl TimedStore {
         for _ in 0..turns {
             tokio::task::yield_now().await;
         }
-        self.clock.advance(TimeDelta::minutes(i64::try_from(minutes).unwrap()));
+        self.clock.advance(TimeDelta::minutes(i64::try_from(minutes).unwrap_or_default()));
     }
 
     fn date(&self, path: &Path) {
-        self.times.lock().unwrap().insert(path.clone(), self.clock.now());
+        put_at(&self.times, &self.overwritten, path, self.clock.now());
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn put_at(times: &Times, overwritten: &Mutex<Vec<Path>>, path: &Path, now: DateTime<Utc>) {
+    let before = lock(times).insert(path.clone(), now);
+    if before.is_some() && !may_be_overwritten(path) {
+        lock(overwritten).push(path.clone());
+    }
+}
+
+/// The hint where the last checkpoint is, and checkpoints: two of one version say the same.
+fn may_be_overwritten(path: &Path) -> bool {
+    let name = path.filename().unwrap_or_default();
+    name == "_last_checkpoint" || name.ends_with(".checkpoint.parquet")
+}
+
 fn dated(times: &Times, mut meta: ObjectMeta) -> ObjectMeta {
-    if let Some(time) = times.lock().unwrap().get(&meta.location) {
+    if let Some(time) = lock(times).get(&meta.location) {
         meta.last_modified = *time;
     }
     meta
@@ -91,18 +126,30 @@ impl ObjectStore for TimedStore {
         self.wait().await;
         let inner = self.inner.put_multipart_opts(location, options).await?;
         let (clock, times) = (Arc::clone(&self.clock), Arc::clone(&self.times));
-        Ok(Box::new(TimedUpload { inner, location: location.clone(), clock, times }))
+        let (location, overwritten) = (location.clone(), Arc::clone(&self.overwritten));
+        Ok(Box::new(TimedUpload { inner, location, clock, times, overwritten }))
     }
 
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+    async fn get_opts(&self, location: &Path, mut options: GetOptions) -> Result<GetResult> {
         self.wait().await;
+        if self.has_bare_etags {
+            options.if_match = options.if_match.map(|etag| etag.trim_matches('"').to_owned());
+        }
         let mut got = self.inner.get_opts(location, options).await?;
         got.meta = dated(&self.times, got.meta);
         Ok(got)
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
+        let times = Arc::clone(&self.times);
+        self.inner
+            .delete_stream(locations)
+            .inspect(move |deleted| {
+                if let Ok(path) = deleted {
+                    lock(&times).remove(path);
+                }
+            })
+            .boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
@@ -133,6 +180,7 @@ struct TimedUpload {
     location: Path,
     clock: Arc<ManualClock>,
     times: Times,
+    overwritten: Arc<Mutex<Vec<Path>>>,
 }
 
 #[async_trait]
@@ -143,7 +191,7 @@ impl MultipartUpload for TimedUpload {
 
     async fn complete(&mut self) -> Result<PutResult> {
         let done = self.inner.complete().await?;
-        self.times.lock().unwrap().insert(self.location.clone(), self.clock.now());
+        put_at(&self.times, &self.overwritten, &self.location, self.clock.now());
         Ok(done)
     }
 
