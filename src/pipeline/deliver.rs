@@ -19,7 +19,7 @@ use crate::offsets;
 use crate::pipeline::ingest::Action;
 use crate::pipeline::lake::Lake;
 use crate::pipeline::staging::ArrowSink;
-use crate::pipeline::{ledger, staging, tables};
+use crate::pipeline::{ledger, sift, staging, tables};
 use crate::quarantine;
 use crate::schema::Contract;
 
@@ -239,6 +239,14 @@ async fn stage(lake: &Lake, contract: &Arc<Contract>, run: &Arc<Run>, key_of: Ke
         staged_at: lake.clock.now(),
     };
     staging::put_manifest(lake, &manifest).await?;
+    // Data that lay unnamed for long may be what the upkeep takes, and nobody delivers again what was acknowledged: so it is
+    // not, and the next delivery stages it anew.
+    if lake.clock.now().signed_duration_since(first_seen) >= sift::UNNAMED / 2 {
+        let gone = layout::marker_gone(&manifest.table, &manifest.batch_id, generation);
+        staging::put_marker(lake, &gone).await?;
+        return Err(Error::unavailable(format!("{}: staging took too long", manifest.source))
+            .remedy("nothing is lost: it is delivered again"));
+    }
     tracing::info!(
         table.name = %contract.table,
         source = %manifest.source,

@@ -19,7 +19,7 @@ use crate::schema::Contract;
 
 /// A manifest that came this long after its data is not trusted: half of the time after which the upkeep deletes staged
 /// data that no manifest names.
-const UNNAMED: TimeDelta = TimeDelta::hours(12);
+pub(super) const UNNAMED: TimeDelta = TimeDelta::hours(12);
 
 /// Store calls under way at once.
 const CONCURRENT: usize = 32;
