@@ -22,6 +22,7 @@ use crate::pipeline::settle::settle;
 use crate::pipeline::sift::{self, Sifted};
 use crate::pipeline::stops::Stops;
 use crate::pipeline::{APP_ID, plan, staging, tables, upsert};
+use crate::safeguard::Safeguard;
 use crate::schema::{Contract, OnOverwrite, WriteMode};
 use crate::table::{Change, Outcome, Snapshot, Table};
 
@@ -167,6 +168,10 @@ async fn attempt_once(
     options: CommitOptions,
     report: &mut CommitReport,
 ) -> Result<Step> {
+    let early = match lake.store.keeps(Safeguard::LedgerAfterSnapshot) {
+        true => None,
+        false => Some(ledger::index(lake).await?),
+    };
     // The snapshot first, only then the ledger: a ledger read earlier may miss what the table already has.
     let snapshot = table.snapshot().await?;
     let table_id = snapshot.table_id().to_owned();
@@ -176,7 +181,7 @@ async fn attempt_once(
     if settled > current {
         return Ok(Step::Again);
     }
-    if settled < current {
+    if settled < current && lake.store.keeps(Safeguard::SettleBeforePlan) {
         return settle_former(lake, contract, table, current).await;
     }
     // A contract that has more columns than the table: what is derived from it may want them before the next file comes.
@@ -184,7 +189,7 @@ async fn attempt_once(
         return follow_contract(table, &snapshot, schema).await;
     }
     let none = TableLedger::default();
-    let known = index.table(&table_id).unwrap_or(&none);
+    let known = early.as_ref().unwrap_or(&index).table(&table_id).unwrap_or(&none);
     let sifted = sift::sift(lake, contract, &table_id, known).await?;
     report.restage.extend(sifted.restage.iter().cloned());
     if sifted.is_empty() || !(options.force || is_due(lake, &sifted)) {
@@ -263,7 +268,7 @@ async fn settle_former(lake: &Lake, contract: &Arc<Contract>, table: &Table, num
     }
     let stuck = |what: String| {
         Error::corrupt(format!("{}: {what}; this table stops, no other does", contract.table)).remedy(
-            "the table's rows are safe; compare it with the ledger and restore the lake's `_alluvium` or `ledger` folder",
+            "the table's rows are safe: restore the lake's `_alluvium` or `ledger` folder, or run `alluvium repair ledger`",
         )
     };
     let Some(plan) = plan else {

@@ -14,6 +14,7 @@ use crate::manifest::{BatchSource, Counts, FileVersion, PlannedRow, Status, Stre
 use crate::name::{BatchId, TableName};
 use crate::offsets::Offsets;
 use crate::pipeline::lake::Lake;
+use crate::safeguard::Safeguard;
 use crate::table::{Change, DataFile, Outcome, Snapshot, Table, TableSpec, Writer, WriterOptions};
 
 mod stored;
@@ -310,6 +311,7 @@ enum Guard<'a> {
 impl Guard<'_> {
     async fn is_done(&self, lake: &Lake, snapshot: &Snapshot) -> Result<bool> {
         match self {
+            Self::Txn(..) if !lake.store.keeps(Safeguard::LedgerTxn) => Ok(false),
             Self::Txn(app, number) => Ok(snapshot.txn(app).await?.unwrap_or_default() >= *number),
             Self::Unclaimed(rows) => {
                 let index = index_at(lake, snapshot).await?;
@@ -348,7 +350,8 @@ async fn append(lake: &Lake, rows: &[LedgerRow], guard: &Guard<'_>) -> Result<()
             return Ok(());
         }
         // After the snapshot: files that waited too long may be what a vacuum is about to take.
-        let (at, adds) = match written.take().filter(|(at, _)| !lake.is_too_old(*at)) {
+        let may_repeat = lake.store.keeps(Safeguard::LedgerTxn);
+        let (at, adds) = match written.take().filter(|(at, _)| may_repeat && !lake.is_too_old(*at)) {
             Some(before) => before,
             None => (lake.clock.now(), write(lake, &batch).await?),
         };

@@ -14,6 +14,7 @@ use crate::pipeline::ledger::{LedgerRow, Stream, TableLedger};
 use crate::pipeline::sift::Sifted;
 use crate::pipeline::versions::{self, Candidate, Decision};
 use crate::pipeline::{notes, redrive, staging};
+use crate::safeguard::Safeguard;
 use crate::schema::{Contract, WriteMode};
 use crate::store::Put;
 
@@ -35,12 +36,15 @@ pub async fn make(
     let manifests = &next_slice(&sifted.manifests);
     let mut rows: Vec<PlannedRow> = sifted.notes.iter().map(|(note, paths)| note_row(note, paths)).collect();
     let mut decisions = decide(lake, contract, manifests, known).await?;
+    let is_trimmed = lake.store.keeps(Safeguard::IntervalSets);
     let mut delivered = Delivered { known, planned: HashMap::new() };
     for (position, manifest) in manifests.iter().enumerate() {
         let notes = sifted.notes_of_manifests.get(&manifest.batch_id).cloned().unwrap_or_default();
         let decision = decisions.remove(&position).unwrap_or(Decision { status: manifest.status, reason: None });
         let mut row = batch_row(manifest, decision, notes);
-        if let BatchSource::Stream(range) = &manifest.source {
+        if let BatchSource::Stream(range) = &manifest.source
+            && is_trimmed
+        {
             trim(&mut row, delivered.news(range), manifest)?;
         }
         rows.push(row);
@@ -152,7 +156,10 @@ async fn decide(
         }
     }
     for (path, positions) in &by_path {
-        let standing: Vec<&LedgerRow> = known.standing(path).collect();
+        let mut standing: Vec<&LedgerRow> = known.standing(path).collect();
+        if !lake.store.keeps(Safeguard::SourceOrder) {
+            standing.clear();
+        }
         let stood = standing.iter().filter_map(|row| row.source.file());
         let versions: BTreeSet<&str> =
             positions.iter().map(|(_, version)| *version).chain(stood).map(|version| version.etag.as_str()).collect();

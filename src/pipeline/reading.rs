@@ -20,6 +20,7 @@ use crate::pipeline::staging::ArrowSink;
 use crate::pipeline::{lineage_columns, tables};
 use crate::quality::{Judge, Judged};
 use crate::quarantine::{self, events::QuarantinedEvent};
+use crate::safeguard::Safeguard;
 use crate::schema::lineage::ROW;
 use crate::schema::{Contract, Source, Threshold};
 use crate::table::{Snapshot, Writer, WriterOptions, conform};
@@ -406,7 +407,11 @@ impl<'a> RowSink<'a> {
             );
             return Ok(Target::Parquet(Box::new(writer), schema));
         }
-        let path = layout::staged_rows(table, &lake.clock.fresh());
+        let name = match lake.store.keeps(Safeguard::FreshNames) {
+            true => lake.clock.fresh(),
+            false => job.scope.batch_id.to_string(),
+        };
+        let path = layout::staged_rows(table, &name);
         Ok(Target::Arrow(Box::new(ArrowSink::create(&lake.store, path, &batch.schema(), &job.handle)?)))
     }
 

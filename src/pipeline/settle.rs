@@ -11,6 +11,7 @@ use crate::manifest::{Plan, StagedFile};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::{self, LedgerRow};
 use crate::pipeline::{APP_ID, distinct, resolve, rows, sift, staging, tables};
+use crate::safeguard::Safeguard;
 use crate::schema::Contract;
 use crate::table::{Change, DataFile, Outcome, Snapshot, Writer, WriterOptions, conform};
 
@@ -22,16 +23,22 @@ type Rejects<'a> = (&'a StagedFile, Option<&'a [(i64, i64)]>);
 
 /// Settles a plan that the table's log shows as committed.
 pub async fn settle(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()> {
-    let rejects: Vec<Rejects<'_>> =
-        plan.rows.iter().filter_map(|row| Some((row.rejects.as_ref()?, row.kept.as_deref()))).collect();
-    if !rejects.is_empty() || resolve::cured(plan).next().is_some() {
-        quarantine(lake, contract, plan, &rejects).await?;
-    }
+    settle_rejects(lake, contract, plan).await?;
     let now = lake.clock.now();
     let rows: Vec<LedgerRow> =
         plan.rows.iter().map(|row| LedgerRow::of_plan(&plan.table, &plan.table_id, plan.number, row, now)).collect();
     ledger::settle(lake, &plan.table_id, plan.number, &rows).await?;
     sweep(lake, contract, plan).await
+}
+
+/// The first part: what a committed plan brings to quarantine, and takes out of it.
+pub async fn settle_rejects(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()> {
+    let rejects: Vec<Rejects<'_>> =
+        plan.rows.iter().filter_map(|row| Some((row.rejects.as_ref()?, row.kept.as_deref()))).collect();
+    if !rejects.is_empty() || resolve::cured(plan).next().is_some() {
+        quarantine(lake, contract, plan, &rejects).await?;
+    }
+    Ok(())
 }
 
 /// Appends the plan's rejects and marks what it redrove, exactly once, before the ledger says so.
@@ -40,7 +47,8 @@ async fn quarantine(lake: &Lake, contract: &Contract, plan: &Plan, rejects: &[Re
     let folder = layout::quarantine(&contract.table);
     for attempt in 0..ATTEMPTS {
         let snapshot = table.snapshot().await?;
-        if snapshot.txn(APP_ID).await?.unwrap_or_default() >= plan.number {
+        let settled = snapshot.txn(APP_ID).await?.unwrap_or_default();
+        if settled >= plan.number && lake.store.keeps(Safeguard::QuarantineTxn) {
             return Ok(());
         }
         // After each snapshot anew: files from before it may be what a vacuum is about to take.
@@ -121,7 +129,7 @@ async fn write_rejects(
 
 /// Removes what the plan's batches left in `_alluvium`, for the batches that the ledger has: staged data and markers
 /// first, manifests last. Never data in the table's folder.
-async fn sweep(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()> {
+pub async fn sweep(lake: &Lake, contract: &Contract, plan: &Plan) -> Result<()> {
     let index = ledger::index(lake).await?;
     let Some(known) = index.table(&plan.table_id) else { return Ok(()) };
     let mut names = Vec::new();

@@ -24,6 +24,7 @@ use crate::layout::{self, StagedName};
 use crate::manifest::{Manifest, Note, StagedFile, StagedFormat};
 use crate::name::{BatchId, TableName};
 use crate::pipeline::lake::Lake;
+use crate::safeguard::Safeguard;
 use crate::store::{Put, Store};
 
 /// Bytes that are collected before an upload in parts begins.
@@ -158,7 +159,25 @@ pub async fn has_manifest(lake: &Lake, table: &TableName, batch: &BatchId, gener
 pub async fn put_manifest(lake: &Lake, manifest: &Manifest) -> Result<()> {
     balanced(lake, manifest)?;
     let path = layout::manifest(&manifest.table, &manifest.batch_id, manifest.generation);
-    put(lake, &path, &to_json(manifest)?).await
+    #[cfg(feature = "mutations")]
+    if !lake.store.keeps(Safeguard::WorkersDeleteNothing) {
+        return put_or_give_up(lake, manifest, &path).await;
+    }
+    let outcome = put(lake, &path, &to_json(manifest)?).await;
+    if lake.store.keeps(Safeguard::AcknowledgeAfterManifest) { outcome } else { Ok(()) }
+}
+
+/// Who finds a manifest of somebody else takes his own data away again: it may be his own manifest, though.
+#[cfg(feature = "mutations")]
+async fn put_or_give_up(lake: &Lake, manifest: &Manifest, path: &str) -> Result<()> {
+    match lake.store.put_if_absent(path, to_json(manifest)?).await? {
+        Put::Created => Ok(()),
+        Put::Exists => {
+            let data = manifest.files.iter().chain(&manifest.rejects).map(|file| file.path.clone());
+            lake.store.delete(&data.collect::<Vec<_>>()).await
+        }
+        Put::Unknown(error) => Err(error),
+    }
 }
 
 /// Asserts the row arithmetic of a batch.

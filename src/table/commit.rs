@@ -13,6 +13,8 @@ use super::protocol::{Access, check_protocol, in_use, with_timestamp_ntz};
 use super::schema::{has_timestamp_ntz, to_delta};
 use super::{Change, Outcome, Snapshot, Table};
 use crate::error::{Error, Result};
+#[cfg(feature = "mutations")]
+use crate::safeguard::Safeguard;
 use crate::store::Put;
 
 /// A checkpoint is due at every version that this divides, unless `delta.checkpointInterval` says otherwise.
@@ -33,9 +35,13 @@ impl Table {
         let version = base.version() + 1;
         let text = actions.to_text()?;
         let store = &self.inner.store;
+        #[cfg(feature = "mutations")]
+        let again = text.clone();
         let (put, etag) = store.put_new(&commit_path(folder, version), text.into()).await?;
         match put {
             Put::Created => {}
+            #[cfg(feature = "mutations")]
+            Put::Exists if self.may_commit_anywhere(version) => return self.commit_anywhere(version, &again).await,
             Put::Exists => {
                 let taken = format!("table {folder} has a version {version} that somebody else committed");
                 return Ok(Outcome::Unknown(Error::conflict(taken)));
@@ -47,6 +53,27 @@ impl Table {
         let snapshot = Snapshot { store: store.clone(), state };
         self.checkpoint_if_due(&snapshot).await;
         Ok(Outcome::Committed(snapshot))
+    }
+
+    /// Whether the commit rule is taken away, for every version or for a table's first.
+    #[cfg(feature = "mutations")]
+    fn may_commit_anywhere(&self, version: i64) -> bool {
+        let store = &self.inner.store;
+        !store.keeps(Safeguard::SnapshotPlusOne) || version == 1 && !store.keeps(Safeguard::CreateEmptyFirst)
+    }
+
+    /// What other writers of Delta do: the same actions at the next version that is free.
+    #[cfg(feature = "mutations")]
+    async fn commit_anywhere(&self, taken: i64, text: &[u8]) -> Result<Outcome> {
+        let (store, folder) = (&self.inner.store, &self.inner.folder);
+        for version in taken + 1.. {
+            match store.put_if_absent(&commit_path(folder, version), text.to_vec()).await? {
+                Put::Created => break,
+                Put::Exists => {}
+                Put::Unknown(error) => return Ok(Outcome::Unknown(error)),
+            }
+        }
+        Ok(Outcome::Committed(self.snapshot().await?))
     }
 
     async fn keep(&self, state: &Arc<super::state::State>) {

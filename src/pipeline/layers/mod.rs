@@ -34,6 +34,8 @@ use crate::lineage::{Lineage, analyse};
 use crate::name::TableName;
 use crate::pipeline::lake::Lake;
 use crate::pipeline::replace::Replacement;
+#[cfg(feature = "mutations")]
+use crate::safeguard::Safeguard;
 use crate::schema::{Body, Contract, Derivation};
 use crate::table::{Change, Outcome, Snapshot, Table, TableSpec};
 use pins::Pin;
@@ -362,6 +364,18 @@ async fn commit(table: &Table, work: &Work<'_>, done: Done, evolves: bool) -> Re
         properties,
         info,
     };
+    #[cfg(feature = "mutations")]
+    if !work.lake.store.keeps(Safeguard::WatermarkWithRows) {
+        let mut rows = change;
+        let watermark = Change { txns: std::mem::take(&mut rows.txns), ..Change::default() };
+        return Ok(match table.commit(&work.base, watermark).await? {
+            Outcome::Committed(base) => match table.commit(&base, rows).await? {
+                Outcome::Committed(_) => Attempt::Again(Error::conflict("the rows came after their watermark")),
+                Outcome::Unknown(error) => Attempt::Again(error),
+            },
+            Outcome::Unknown(error) => Attempt::Again(error),
+        });
+    }
     match table.commit(&work.base, change).await? {
         Outcome::Committed(now) => {
             if let Mode::Whole(reason) = &mode {

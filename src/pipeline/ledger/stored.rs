@@ -52,6 +52,11 @@ pub fn schema() -> SchemaRef {
     ]))
 }
 
+/// Of a version that is not known no size is known either.
+fn is_sized(row: &LedgerRow) -> bool {
+    row.source.bytes() > 0 || row.source.file().is_none_or(|version| !version.etag.is_empty())
+}
+
 pub(super) fn to_batch(rows: &[LedgerRow]) -> Result<RecordBatch> {
     let text = |pick: &dyn Fn(&LedgerRow) -> Option<String>| -> ArrayRef {
         Arc::new(rows.iter().map(pick).collect::<StringArray>())
@@ -74,11 +79,12 @@ pub(super) fn to_batch(rows: &[LedgerRow]) -> Result<RecordBatch> {
         Arc::new(rows.iter().map(|row| row.source.range().map(|range| range.partition)).collect::<Int32Array>()),
         long(&|row| row.source.range().map(|range| range.first)),
         long(&|row| row.source.range().map(|range| range.last)),
-        text(&|row| row.source.file().map(|version| version.etag.clone())),
-        time(&|row| row.source.modified()),
+        // One that is not known is none.
+        text(&|row| row.source.file().map(|version| version.etag.clone()).filter(|etag| !etag.is_empty())),
+        time(&|row| row.source.modified().filter(|time| *time != DateTime::UNIX_EPOCH)),
         text(&|row| row.source.file().and_then(|version| version.sequencer.clone())),
         text(&|row| row.sha256.clone()),
-        long(&|row| count(row.source.bytes())),
+        long(&|row| count(row.source.bytes()).filter(|_| is_sized(row))),
         text(&|row| Some(row.status.as_str().to_owned())),
         text(&|row| row.reason.clone()),
         long(&|row| count(row.counts.rows_in)),
