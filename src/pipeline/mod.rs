@@ -27,6 +27,7 @@ pub mod plan;
 pub mod reading;
 pub mod reconcile;
 pub mod redrive;
+pub mod repair;
 pub mod replace;
 pub mod resolve;
 pub mod rows;

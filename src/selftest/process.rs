@@ -97,7 +97,7 @@ impl Process {
                 Item::File(event, _) => {
                     ingest(&self.lake, &event).await?;
                 }
-                Item::Skipped { .. } => {}
+                Item::Skipped { .. } | Item::Refused(_) => {}
                 Item::Broken(error) => return Err(error),
             }
         }

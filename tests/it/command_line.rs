@@ -250,6 +250,9 @@ fn every_command_has_help_with_an_example_and_usage_errors_are_two() {
         "ledger",
         "quarantine",
         "doctor",
+        "selftest",
+        "repair",
+        "vacuum",
         "completions",
     ];
     let all = program.ok(&["--help"]);

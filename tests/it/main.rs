@@ -29,10 +29,13 @@ mod late;
 mod local_host;
 mod maintain;
 mod memory;
+#[cfg(feature = "mutations")]
+mod mutations;
 mod outage;
 mod places;
 mod readback;
 mod redrive;
+mod state_loss;
 mod streams;
 mod support;
 mod tidy;

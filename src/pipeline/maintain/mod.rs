@@ -5,6 +5,7 @@
 //!
 //! It is the only code that deletes in a table's folder.
 
+mod discard;
 mod log;
 pub mod retention;
 mod staged;
@@ -22,6 +23,8 @@ use crate::pipeline::layers::watermark_id;
 use crate::schema::Contract;
 use crate::store::Put;
 use crate::table::{CompactOptions, CompactReport, Table, compact};
+
+pub use discard::{Discarded, discard};
 
 /// Objects are deleted this many at a time, and the time is looked at in between.
 const CHUNK: usize = 500;
