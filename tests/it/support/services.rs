@@ -80,7 +80,7 @@ impl Services {
     /// Runs SQL in a database, or in the one that is always there.
     pub fn sql(&self, database: Option<&str>, script: &str) -> String {
         let url = &self.addresses["CDC_POSTGRES"];
-        let url = database.map_or_else(|| url.clone(), |name| url.replace("/postgres", &format!("/{name}")));
+        let url = database.map_or_else(|| url.clone(), |name| format!("{}/{name}", url.trim_end_matches("/postgres")));
         let mut psql = Command::new("psql")
             .args(["-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", &url])
             .stdin(std::process::Stdio::piped())
