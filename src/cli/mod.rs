@@ -181,6 +181,9 @@ impl Cli {
             | Command::Infer(_)
             | Command::Package(_)
             | Command::Bench(_)
+            | Command::Repair(_)
+            | Command::Vacuum(_)
+            | Command::Selftest(_)
             | Command::Completions(_) => false,
         }
     }
