@@ -1,9 +1,17 @@
 //! What a contract says, after parsing: the words of DESIGN's contract vocabulary as types.
 
+mod changes;
+mod values;
+
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+
+pub use changes::{
+    ChangeSource, DEFAULT_SEQUENCE, HistorySpec, OP, SEQUENCE_FIELDS, UNAVAILABLE_VALUE, sequence_column,
+};
+pub use values::{Encoding, OnGap, OnInfinity, OnOverlap, Rounding, TimeUnit};
 
 use super::diagnostic::{Diagnostic, Positions};
 use crate::name::TableName;
@@ -59,70 +67,6 @@ pub enum Origin {
         /// The table whose history it is.
         of: TableName,
     },
-}
-
-/// Change events of one table of a database, and how they come to rows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ChangeSource {
-    /// The table that keeps the events.
-    pub from: TableName,
-    /// The table of the database, as events name it: `<schema>.<table>`.
-    pub source_table: String,
-    /// Fields of events that order the changes, most significant first: of [`SEQUENCE_FIELDS`].
-    pub sequence_by: Vec<String>,
-    /// The table of the history, if one is kept.
-    pub history: Option<HistorySpec>,
-    /// What stands in place of a value that was not sent because it had not changed.
-    pub unavailable_value: String,
-}
-
-/// Where the history of a table of changes is kept, and of what.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct HistorySpec {
-    /// The table.
-    pub table: TableName,
-    /// Columns whose change opens a new version.
-    pub track: Vec<String>,
-}
-
-/// Fields of a change event that `sequence_by` may name.
-pub const SEQUENCE_FIELDS: [&str; 3] = ["source.ts_ms", "source.lsn", "source.txId"];
-
-/// What `sequence_by` is when it is not declared.
-pub const DEFAULT_SEQUENCE: [&str; 2] = ["source.ts_ms", "source.lsn"];
-
-/// What a change does, as rules of a table of changes see it: Debezium's letter.
-pub const OP: &str = "op";
-
-/// What Debezium sends in place of a value that it does not have, unless it is told otherwise.
-pub const UNAVAILABLE_VALUE: &str = "__debezium_unavailable_value";
-
-/// The column that holds a field of `sequence_by`: `_` and the field's last part.
-#[must_use]
-pub fn sequence_column(field: &str) -> String {
-    format!("_{}", field.rsplit('.').next().unwrap_or(field))
-}
-
-impl ChangeSource {
-    /// The columns that hold the fields of `sequence_by`.
-    #[must_use]
-    pub fn sequence_columns(&self) -> Vec<String> {
-        self.sequence_by.iter().map(|field| sequence_column(field)).collect()
-    }
-
-    /// The fields that are known of every change: those of `sequence_by`, and the default ones.
-    #[must_use]
-    pub fn fields(&self) -> Vec<&str> {
-        let declared = self.sequence_by.iter().map(String::as_str);
-        let others = DEFAULT_SEQUENCE.into_iter().filter(|field| !self.sequence_by.iter().any(|known| known == field));
-        declared.chain(others).collect()
-    }
-
-    /// What rules may name beside columns.
-    #[must_use]
-    pub fn variables(&self) -> Vec<String> {
-        std::iter::once(OP).chain(self.fields()).map(str::to_owned).collect()
-    }
 }
 
 /// Files of the landing zone and how to read them.
@@ -369,20 +313,6 @@ pub struct Column {
     pub description: Option<String>,
 }
 
-/// How text stands for bytes. For a decimal the bytes are its digits as one whole number, most significant byte first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Encoding {
-    /// The text itself, in UTF-8.
-    Text,
-    /// Two hexadecimal digits a byte.
-    Hex,
-    /// Base64.
-    Base64,
-    /// Base64 with the alphabet for URLs.
-    Base64Url,
-}
-
 /// Column types. `timestamp` is an instant in microseconds UTC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -419,80 +349,6 @@ pub enum ColumnType {
     Struct(Vec<(String, ColumnType)>),
     /// map from key to value
     Map(Box<ColumnType>, Box<ColumnType>),
-}
-
-/// What is done with digits that the type cannot hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rounding {
-    /// The value is refused.
-    #[default]
-    Reject,
-    /// Half away from zero.
-    HalfUp,
-    /// Half to even.
-    HalfEven,
-    /// Towards zero.
-    Down,
-}
-
-/// The unit of a number that means a time since 1970-01-01.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TimeUnit {
-    /// seconds
-    #[serde(rename = "s")]
-    Seconds,
-    /// milliseconds
-    #[serde(rename = "ms")]
-    Millis,
-    /// microseconds
-    #[serde(rename = "us")]
-    Micros,
-    /// nanoseconds
-    #[serde(rename = "ns")]
-    Nanos,
-    /// days
-    #[serde(rename = "days")]
-    Days,
-}
-
-/// A local time that does not exist because the clock was put forward.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnGap {
-    /// The value is refused.
-    #[default]
-    Reject,
-    /// Read with the offset in force after the gap, which gives the earlier instant.
-    Earlier,
-    /// Read with the offset in force before the gap, which gives the later instant.
-    Later,
-}
-
-/// A local time that exists twice because the clock was put back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnOverlap {
-    /// The first of the two instants.
-    #[default]
-    Earlier,
-    /// The second of the two instants.
-    Later,
-    /// The value is refused.
-    Reject,
-}
-
-/// An infinite date or timestamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnInfinity {
-    /// The value is refused.
-    #[default]
-    Reject,
-    /// Null.
-    Null,
-    /// The greatest (or smallest) value of the type.
-    Max,
 }
 
 impl Contract {
