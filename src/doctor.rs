@@ -83,21 +83,25 @@ pub async fn examine(config: &Config, mut found: impl FnMut(Check)) {
             },
         });
     }
-    let lake_answers = azure::examine(config, &mut found).await;
+    // Opened once: one identity, one token.
+    let backends = Backends::open(config, std::sync::Arc::new(SystemClock));
+    let lake_answers = azure::examine(config, &backends, &mut found).await;
     contracts(config).into_iter().for_each(&mut found);
     functions(config).into_iter().for_each(&mut found);
+    // Settings that are wrong were told by whoever looked at the account.
+    let Ok(backends) = backends else { return };
     if lake_answers {
-        landed(config).await.into_iter().for_each(&mut found);
+        landed(config, &backends).await.into_iter().for_each(&mut found);
     }
-    queues(config, &mut found).await;
+    queues(config, &backends, &mut found).await;
 }
 
 /// What the last comparison of the landing zone with the ledger came to.
-async fn landed(config: &Config) -> Vec<Check> {
+async fn landed(config: &Config, backends: &Backends) -> Vec<Check> {
     let name = "reconcile";
     // Contracts that are wrong were told by whoever looked at them.
     let lake = match Catalog::load(&config.schemas).ok() {
-        Some(catalog) => Backends::open(config, std::sync::Arc::new(SystemClock)).and_then(|open| open.lake(catalog)),
+        Some(catalog) => backends.lake(catalog),
         None => return Vec::new(),
     };
     let last = match lake {
@@ -236,9 +240,7 @@ fn led_to_the_queues(config: &Config, connection: &str) -> Option<Check> {
     })
 }
 
-async fn queues(config: &Config, found: &mut impl FnMut(Check)) {
-    // Settings that are wrong were told by whoever looked at the account.
-    let Ok(backends) = Backends::open(config, std::sync::Arc::new(SystemClock)) else { return };
+async fn queues(config: &Config, backends: &Backends, found: &mut impl FnMut(Check)) {
     let queues = backends.queue();
     let names = [config.queue_name.clone(), queue::poison(&config.queue_name)];
     let depths = names.map(|name| async { (queues.depth(&name).await, name) });

@@ -19,11 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Looks at the account, as far as the backends need it. Writes and deletes one empty object in the lake's container.
 /// Whether the lake answers, wherever it is.
-pub(super) async fn examine(config: &Config, found: &mut impl FnMut(Check)) -> bool {
-    let backends = match Backends::open(config, std::sync::Arc::new(SystemClock)) {
+pub(super) async fn examine(config: &Config, backends: &Result<Backends>, found: &mut impl FnMut(Check)) -> bool {
+    let backends = match backends {
         Ok(backends) => backends,
         Err(error) => {
-            found(Check::of_error("storage account", &error));
+            found(Check::of_error("storage account", error));
             return false;
         }
     };
@@ -32,9 +32,9 @@ pub(super) async fn examine(config: &Config, found: &mut impl FnMut(Check)) -> b
     let (landing, lake) = (&config.azure.landing_container, &config.azure.lake_container);
     let mut looks: Vec<BoxFuture<'_, Check>> = Vec::new();
     if config.storage_backend == Backend::Azure {
-        let look = landing_zone(&backends);
+        let look = landing_zone(backends);
         looks.push(told("landing zone", landing, "can be listed", "AZURE_LANDING_CONTAINER", look).boxed());
-        let look = lake_container(&backends);
+        let look = lake_container(backends);
         looks.push(told("lake", lake, "can be written", "AZURE_STORAGE_CONTAINER", look).boxed());
     }
     if let Queue::Azure(queues) = backends.queue() {
