@@ -5,6 +5,7 @@
 
 pub mod image;
 pub mod stored;
+pub mod walk;
 
 /// Most fields that `sequence_by` may name.
 pub const MOST_SEQUENCE: usize = 4;

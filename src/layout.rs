@@ -20,6 +20,12 @@ pub fn quarantine(name: &TableName) -> String {
     format!("quarantine/{name}")
 }
 
+/// Folder of the kept changes that a table of changes is derived from.
+#[must_use]
+pub fn state(name: &TableName) -> String {
+    format!("{INTERNAL}/state/{name}")
+}
+
 /// Folder of a table's manifests, markers and notes, and of nothing else: it is listed at every tick.
 #[must_use]
 pub fn manifests(name: &TableName) -> String {

@@ -1,5 +1,6 @@
 //! Quarantine tables of files: each refused record whole, with where it came from and every rule that it breaks.
 
+pub mod changes;
 pub mod events;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::name::TableName;
 use crate::pipeline::commit::TableFailure;
 use crate::pipeline::lake::Lake;
-use crate::pipeline::layers::{self, Difference, Verdict};
+use crate::pipeline::layers::{self, Difference, Verdict, changes};
 use crate::schema::Contract;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -100,14 +100,18 @@ pub fn targets(lake: &Lake, only: &[TableName]) -> Result<Vec<Arc<Contract>>> {
     for name in only {
         let contract = lake.catalog.get(name);
         let contract = contract.ok_or_else(|| Error::not_found(format!("no contract declares {name}")))?;
-        if contract.derivation().is_none() {
-            let fed_by = if contract.files().is_some() { "files" } else { "change events" };
-            return Err(Error::invalid(format!("{name} is fed by {fed_by}, not by other tables"))
+        if contract.files().is_some() {
+            return Err(Error::invalid(format!("{name} is fed by files, not by other tables"))
                 .remedy("name a derived table, or none for all of them"));
         }
     }
-    let derived = lake.catalog.tables().iter().filter(|contract| contract.derivation().is_some());
-    Ok(derived.filter(|contract| only.is_empty() || only.contains(&contract.table)).map(Arc::clone).collect())
+    // A history is kept beside its table, and looked at with it.
+    let asked = |contract: &&Arc<Contract>| {
+        let history = contract.changes().and_then(|source| source.history.as_ref()).map(|history| &history.table);
+        only.is_empty() || only.contains(&contract.table) || history.is_some_and(|history| only.contains(history))
+    };
+    let derived = |contract: &&Arc<Contract>| contract.derivation().is_some() || contract.changes().is_some();
+    Ok(lake.catalog.tables().iter().filter(derived).filter(asked).map(Arc::clone).collect())
 }
 
 /// Looks at every table asked for, and mends it unless it is only to be verified. `done` is called after each.
@@ -132,15 +136,15 @@ pub async fn backfill(
             report.left.push(name.clone());
             continue;
         }
-        let sources = contract.derivation().into_iter().flat_map(|derivation| derivation.inputs.values());
-        let waits_for = sources.into_iter().find(|source| stopped.contains(*source)).cloned();
+        let waits_for = contract.sources().into_iter().find(|source| stopped.contains(*source)).cloned();
         let outcome = match waits_for {
             Some(source) => Err(Error::unavailable(format!("it waits for {source}, which stopped"))),
-            None if options.verify => verify(lake, &contract).await,
-            None => mend(lake, &contract).await,
+            None if contract.changes().is_some() => of_changes(lake, &contract, options.verify).await,
+            None if options.verify => verify(lake, &contract).await.map(|table| vec![table]),
+            None => mend(lake, &contract).await.map(|table| vec![table]),
         };
         match outcome {
-            Ok(table) => report.tables.push(table),
+            Ok(tables) => report.tables.extend(tables),
             Err(error) => {
                 tracing::error!(table.name = %name, error.kind = error.kind().as_str(), "{}", error.describe());
                 report.failed.push(TableFailure { table: name.clone(), error: error.describe() });
@@ -152,16 +156,49 @@ pub async fn backfill(
     Ok(report)
 }
 
+/// A table of changes with its history: what is wrong with one of them is mended by making all of it anew.
+async fn of_changes(lake: &Lake, contract: &Arc<Contract>, only_verify: bool) -> Result<Vec<Backfilled>> {
+    if !only_verify {
+        // Up to date first, as the committer would bring it.
+        changes::advance(lake, contract, None).await?;
+    }
+    let verdicts = changes::verify(lake, contract).await?;
+    let mut tables: Vec<Backfilled> = verdicts.into_iter().map(|(table, verdict)| told(&table, verdict)).collect();
+    let worst = |outcome| tables.iter().any(|table| table.outcome == outcome);
+    let (outcome, reason) = match (worst(Outcome::Differs), worst(Outcome::Skipped)) {
+        _ if only_verify => return Ok(tables),
+        (true, _) => (Outcome::Mended, "backfill found a difference"),
+        (false, true) if lake.table(&crate::layout::table(&contract.table)).await?.is_some() => {
+            (Outcome::Remade, "backfill could not compare it")
+        }
+        _ => return Ok(tables),
+    };
+    for made in changes::recompute(lake, contract, reason).await? {
+        if let Some(table) = tables.iter_mut().find(|table| table.table == made.table) {
+            (table.outcome, table.version) = (outcome, made.version);
+            if outcome == Outcome::Remade {
+                table.rows = made.rows_added;
+            }
+        }
+    }
+    Ok(tables)
+}
+
 async fn verify(lake: &Lake, contract: &Arc<Contract>) -> Result<Backfilled> {
+    Ok(told(&contract.table, layers::verify(lake, contract).await?))
+}
+
+/// A verdict in words.
+fn told(table: &TableName, verdict: Verdict) -> Backfilled {
     let mut table = Backfilled {
-        table: contract.table.clone(),
+        table: table.clone(),
         outcome: Outcome::Same,
         rows: 0,
         difference: Difference::default(),
         reason: None,
         version: None,
     };
-    match layers::verify(lake, contract).await? {
+    match verdict {
         Verdict::Compared { rows, difference } => {
             table.rows = rows;
             table.difference = difference;
@@ -181,7 +218,7 @@ async fn verify(lake: &Lake, contract: &Arc<Contract>) -> Result<Backfilled> {
             table.reason = Some(reason);
         }
     }
-    Ok(table)
+    table
 }
 
 async fn mend(lake: &Lake, contract: &Arc<Contract>) -> Result<Backfilled> {

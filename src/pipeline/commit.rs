@@ -113,7 +113,7 @@ pub async fn commit(lake: &Lake, options: CommitOptions) -> Result<CommitReport>
         }
     }
     report.unclaimed = record_unclaimed(lake).await?;
-    for (table, outcome) in layers::advance_each(lake).await {
+    for (table, outcome) in layers::advance_each(lake, options.deadline).await {
         match outcome {
             Ok(advanced) => {
                 report.layers.push(advanced);

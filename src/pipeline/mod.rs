@@ -8,6 +8,7 @@
 //!         --commit----------> table, txn = plan      (the rows are visible: exactly once by the commit rule)
 //!         --settle----------> quarantine, ledger     (each under its own txn), then the staged objects go
 //!         --layers----------> aggregate, curated ... (rows and watermark in one commit)
+//!                             silver, history, quarantine of change data (layers/changes)
 //! ```
 
 pub mod backfill;

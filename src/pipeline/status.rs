@@ -13,7 +13,7 @@ use crate::manifest::Status as BatchStatus;
 use crate::name::TableName;
 use crate::pipeline::compared::{self, LastCompared};
 use crate::pipeline::lake::Lake;
-use crate::pipeline::layers::watermark_id;
+use crate::pipeline::layers::{changes, watermark_id};
 use crate::pipeline::stops::Stops;
 use crate::pipeline::streams::{self, Stretch};
 use crate::pipeline::{ledger, staging, tables};
@@ -228,6 +228,26 @@ async fn table_status(
         settled(lake, snapshot, status).await?;
         if let Err(error) = tables::evolved(snapshot, contract, &[]) {
             status.last_error = Some(error.describe());
+        }
+    }
+    let of = contract.history_of().and_then(|of| lake.catalog.get(of)).map(AsRef::as_ref);
+    if let Some(source) = contract.changes().or_else(|| of.and_then(Contract::changes)) {
+        let changed = of.unwrap_or(contract);
+        if let Some(bronze) = snapshots.get(&source.from) {
+            let first = changes::behind(lake, changed, snapshot, bronze).await?;
+            let behind = first.map_or(0, |first| (bronze.version() - first + 1).max(1));
+            status.behind.insert(source.from.to_string(), behind);
+            if let (Some(first), Some(table)) = (first, lake.table(&layout::table(&source.from)).await?)
+                && let Some(since) = table.stored_at(first).await?.or(bronze.committed_at())
+            {
+                status.waits_since(since, now);
+            }
+        }
+    }
+    if contract.changes().is_some() {
+        status.ties = changes::ties(snapshot);
+        if let Some(quarantine) = lake.table(&layout::quarantine(&contract.table)).await? {
+            status.quarantined = count(&quarantine.snapshot().await?).await?;
         }
     }
     if let Some(derivation) = contract.derivation() {

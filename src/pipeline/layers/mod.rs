@@ -11,9 +11,12 @@
 //! one commit: adds, removes, one txn a source
 //! ```
 //!
+//! Tables of changes have a way of their own: changes/.
+//!
 //! Two of these at once are harmless: every commit is at exactly snapshot + 1, and whoever comes second starts again from
 //! what it finds then.
 
+pub mod changes;
 mod keep;
 mod pins;
 mod rebuild;
@@ -25,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -92,15 +96,29 @@ pub fn watermark_id(source: &TableName, table_id: &str) -> String {
 }
 
 /// Advances every derived table, sources before what is derived from them, and tells for each what happened. What is derived
-/// from a table that failed is left out: it waits.
-pub async fn advance_each(lake: &Lake) -> Vec<(TableName, Result<Advanced>)> {
+/// from a table that failed is left out: it waits. A table of changes that has much to do stops after the deadline, between
+/// two slices of it.
+pub async fn advance_each(lake: &Lake, deadline: Option<DateTime<Utc>>) -> Vec<(TableName, Result<Advanced>)> {
     let mut stopped: BTreeSet<TableName> = BTreeSet::new();
     let mut outcomes = Vec::new();
     for contract in lake.catalog.tables() {
-        let Some(derivation) = contract.derivation() else { continue };
-        if let Some(source) = derivation.inputs.values().find(|source| stopped.contains(*source)) {
+        if let Some(source) = contract.sources().into_iter().find(|source| stopped.contains(*source)) {
             tracing::warn!(table.name = %contract.table, "waits for {source}");
             stopped.insert(contract.table.clone());
+            continue;
+        }
+        if contract.changes().is_some() {
+            match changes::advance(lake, contract, deadline).await {
+                Ok(advanced) => {
+                    outcomes.extend(advanced.into_iter().map(|advanced| (advanced.table.clone(), Ok(advanced))))
+                }
+                Err(error) => {
+                    stopped.insert(contract.table.clone());
+                    outcomes.push((contract.table.clone(), Err(error)));
+                }
+            }
+        }
+        if contract.derivation().is_none() {
             continue;
         }
         let outcome = advance(lake, contract).await;

@@ -153,7 +153,7 @@ impl World {
 
     /// Advances every derived table; none may fail.
     async fn advance_all(&self) -> Vec<Advanced> {
-        let outcomes = advance_each(&self.lake).await.into_iter();
+        let outcomes = advance_each(&self.lake, None).await.into_iter();
         outcomes.map(|(table, done)| done.unwrap_or_else(|e| panic!("{table}: {}", e.describe()))).collect()
     }
 

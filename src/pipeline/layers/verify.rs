@@ -29,7 +29,7 @@ use crate::table::{At, DataFile, Snapshot};
 const BUCKETS: usize = 1 << 16;
 
 /// About what a row takes in the second pass, in bytes.
-const ROW_BYTES: u64 = 96;
+pub(super) const ROW_BYTES: u64 = 96;
 
 /// Rows by which a stored table is not what its sources make it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -151,16 +151,16 @@ async fn prepare<'a>(
 
 /// Which side a row is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sign {
+pub(super) enum Sign {
     Stored,
     Made,
 }
 
 /// Files with the snapshot that reads them.
-type Side = (Snapshot, Vec<DataFile>, Sign);
+pub(super) type Side = (Snapshot, Vec<DataFile>, Sign);
 
 /// Turns rows into digests.
-struct Comparison {
+pub(super) struct Comparison {
     rows: RowConverter,
     keys: Option<(RowConverter, Vec<usize>)>,
     digest: Digest,
@@ -183,7 +183,7 @@ impl Digests {
 }
 
 impl Comparison {
-    fn new(schema: &SchemaRef, key: &[String]) -> Result<Self> {
+    pub(super) fn new(schema: &SchemaRef, key: &[String]) -> Result<Self> {
         let fields: Vec<SortField> =
             schema.fields().iter().map(|field| SortField::new(comparable_type(field))).collect();
         let at: Vec<usize> = key.iter().filter_map(|name| schema.index_of(name).ok()).collect();
@@ -228,7 +228,7 @@ impl Comparison {
     }
 
     /// Counts the rows by which the sides differ, holding about `limit` rows at most.
-    async fn run(&self, sides: &[Side], limit: u64) -> Result<Difference> {
+    pub(super) async fn run(&self, sides: &[Side], limit: u64) -> Result<Difference> {
         let mut sums = vec![0_u128; BUCKETS];
         let mut rows = vec![0_u64; BUCKETS];
         self.each(sides, |sign, digests| {

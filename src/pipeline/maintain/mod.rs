@@ -171,6 +171,9 @@ fn targets(lake: &Lake) -> Vec<(String, Option<&Arc<Contract>>)> {
     for contract in lake.catalog.tables() {
         targets.push((layout::table(&contract.table), Some(contract)));
         targets.push((layout::quarantine(&contract.table), None));
+        if contract.changes().is_some() {
+            targets.push((layout::state(&contract.table), None));
+        }
     }
     targets
 }
@@ -230,7 +233,10 @@ async fn watermark(upkeep: &Upkeep<'_>, table_id: &str) -> Result<Option<i64>> {
     let id = watermark_id(&contract.table, table_id);
     let mut slowest: Option<i64> = None;
     for reader in upkeep.lake.catalog.derived_from(&contract.table) {
-        let Some(table) = upkeep.lake.table(&layout::table(&reader.table)).await? else { continue };
+        // Of a table of changes, what is kept of the events is what reads them.
+        let is_of_changes = reader.changes().is_some();
+        let folder = if is_of_changes { layout::state(&reader.table) } else { layout::table(&reader.table) };
+        let Some(table) = upkeep.lake.table(&folder).await? else { continue };
         let read = table.snapshot().await?.txn(&id).await?;
         slowest = slowest.into_iter().chain(read).min();
     }

@@ -192,7 +192,7 @@ async fn a_failure_stops_only_what_is_derived_from_it() {
         description: None,
     };
     Table::create(&world.lake.store, "aggregate/trips", &spec).await.unwrap();
-    let outcomes = advance_each(&world.lake).await;
+    let outcomes = advance_each(&world.lake, None).await;
     let told: Vec<(String, bool)> =
         outcomes.iter().map(|(table, outcome)| (table.to_string(), outcome.is_ok())).collect();
     assert_eq!(told, [("aggregate/trips".to_owned(), false), ("curated/zones".to_owned(), true)]);
@@ -243,7 +243,7 @@ async fn arithmetic_that_does_not_fit_stops_its_table_until_the_data_does() {
     for _ in 0..2 {
         let gone = world.files("raw/trips").await;
         world.put("raw/trips", gone, &[day([i64::MAX, 1])]).await;
-        let outcomes = advance_each(&world.lake).await;
+        let outcomes = advance_each(&world.lake, None).await;
         let errors: Vec<String> =
             outcomes.iter().filter_map(|(_, outcome)| Some(outcome.as_ref().err()?.describe())).collect();
         let [next, days] = errors.as_slice() else { panic!("{errors:?}") };
