@@ -100,8 +100,8 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting("CDC_USERNAME", "", "name told to Kafka"),
     secret("CDC_PASSWORD", "password told to Kafka"),
-    secret("CDC_POSTGRES", "database that `demo --cdc` works in, as a URL of psql"),
-    setting("CDC_CONNECT", "", "Kafka Connect with Debezium for `demo --cdc`, as a URL"),
+    secret("CDC_POSTGRES", "PostgreSQL that `tests/services` started, as a URL of psql; read by tests"),
+    setting("CDC_CONNECT", "", "Kafka Connect that `tests/services` started, as a URL; read by tests"),
     setting("COMMIT_SCHEDULE", "*/10 * * * * *", "when the committer runs: six cron fields, UTC"),
     setting(
         "RECONCILE_SCHEDULE",
