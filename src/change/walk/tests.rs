@@ -312,9 +312,12 @@ impl<'a> Plain<'a> {
     }
 }
 
+/// A change: its key and where it stands.
+type Identity = (i64, (i64, i64, Op));
+
 /// Changes that came with different rows, in deliveries that hold a condition.
 fn ties(deliveries: &[Delivery], among: impl Fn(&Delivery) -> bool) -> u64 {
-    let mut images: BTreeMap<(i64, (i64, i64, Op)), BTreeSet<String>> = BTreeMap::new();
+    let mut images: BTreeMap<Identity, BTreeSet<String>> = BTreeMap::new();
     for d in deliveries.iter().filter(|d| d.is_upsert() && among(d)) {
         images.entry((d.key, d.position())).or_default().insert(format!("{:?}", (d.name, d.bio)));
     }
