@@ -100,8 +100,11 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting("CDC_USERNAME", "", "name told to Kafka"),
     secret("CDC_PASSWORD", "password told to Kafka"),
-    secret("CDC_POSTGRES", "PostgreSQL that `tests/services` started, as a URL of psql; read by tests"),
-    setting("CDC_CONNECT", "", "Kafka Connect that `tests/services` started, as a URL; read by tests"),
+    secret(
+        "CDC_POSTGRES",
+        "PostgreSQL that `tests/services` started, as a URL of psql; read by tests and `demo --cdc`",
+    ),
+    setting("CDC_CONNECT", "", "Kafka Connect that `tests/services` started, as a URL; read by tests and `demo --cdc`"),
     setting("COMMIT_SCHEDULE", "*/10 * * * * *", "when the committer runs: six cron fields, UTC"),
     setting(
         "RECONCILE_SCHEDULE",

@@ -1,5 +1,7 @@
-//! `alluvium demo`: the whole way on made-up trips, through the real local host, and what it promises, shown.
+//! `alluvium demo`: the whole way on made-up trips (or with the changes of a made-up shop), through the real local host, and
+//! what it promises, shown.
 
+pub mod cdc;
 pub mod home;
 pub mod look;
 pub mod shipped;
@@ -25,6 +27,8 @@ use steps::Show;
   alluvium demo
   alluvium demo --files 20 --rows 50000 --home /tmp/lake
   alluvium demo --storage azurite
+  alluvium demo --cdc          the changes of a database instead, from files of events
+                               (from PostgreSQL by Debezium and Kafka with the variables of `tests/services env`)
   alluvium demo --fresh        begin anew, although the last demo's lake was changed
 
 The demo leaves its lake in --home (default ./data) and replaces only what an earlier demo made and nobody changed.")]
@@ -41,6 +45,10 @@ pub struct DemoArgs {
     /// Files that are staged at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,
+    /// The changes of a shop's database instead of files: by Debezium and Kafka when the variables say where they are (see
+    /// `tests/services env`), else from files of the same events; --files times --rows is about how many
+    #[arg(long, conflicts_with = "storage")]
+    pub cdc: bool,
     /// Delete what an earlier demo left, changed or not
     #[arg(long)]
     pub fresh: bool,
@@ -54,6 +62,9 @@ pub struct DemoArgs {
 /// # Errors
 /// The home is somebody else's, or a step failed.
 pub async fn run(context: &Context, args: &DemoArgs) -> Result<Exit> {
+    if args.cdc {
+        return Box::pin(cdc::run(context, args)).await;
+    }
     let started = Instant::now();
     let home = home::prepare(&context.config.home, args.fresh)?;
     let mut ready = shipped::configure(context, &home)?;
@@ -78,6 +89,6 @@ pub async fn run(context: &Context, args: &DemoArgs) -> Result<Exit> {
         azurite.stop().await?;
     }
     home::done(&context.config.home)?;
-    output::data(&look::next(&ready.shown, &look::program(), started.elapsed()))?;
+    output::data(&look::next(&ready.shown, &look::program(), started.elapsed(), &look::OF_TRIPS))?;
     Ok(Exit::Done)
 }

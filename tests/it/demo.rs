@@ -33,3 +33,28 @@ fn the_demo_runs_and_leaves_a_lake_that_the_other_commands_use() {
     program.ok(&["demo", "--files", "2", "--rows", "100"]);
     assert_eq!(program.value(arithmetic), "0");
 }
+
+#[test]
+fn the_demo_of_change_data_needs_no_service() {
+    let home = tempfile::tempdir().unwrap();
+    let program = Program::new(home.path());
+    let done = program.run(&["demo", "--cdc"]);
+    assert_eq!(done.code, Some(0), "{}", done.text());
+    for word in ["gold in", "customer_email_invalid", "as versions of a slowly changing dimension", "lifetime_revenue"]
+    {
+        assert!(done.stdout.contains(word), "{word} is not in\n{}", done.stdout);
+    }
+
+    // Every event is kept; who is here now has one open version; the marts add up to what they are made from.
+    let kept = program.value("select sum(loaded) from ledger where \"table\" = 'bronze/shop'");
+    assert_eq!(program.value("select count(*) from bronze.shop"), kept);
+    let open = program.value("select count(*) from silver.customers_history where is_current");
+    assert_eq!(program.value("select count(*) from silver.customers"), open);
+    let orders = "select count(*) from silver.orders where status <> 'cancelled'";
+    assert_eq!(program.value("select sum(orders) from gold.daily_revenue"), program.value(orders));
+    assert_eq!(
+        program.value("select count(*) from gold.product_ranks"),
+        program.value("select count(*) from silver.products")
+    );
+    program.ok(&["backfill", "--verify"]);
+}

@@ -44,7 +44,9 @@ pub fn step(name: &str, text: &str) -> String {
     format!("{name}{text}\n")
 }
 
-fn more(text: &str) -> String {
+/// Further lines of a step.
+#[must_use]
+pub fn more(text: &str) -> String {
     text.lines().fold(String::new(), |mut out, line| {
         let _ = writeln!(out, "{:NAME$}{line}", "");
         out
@@ -177,9 +179,29 @@ pub fn top(rows: &[RecordBatch]) -> Result<String> {
     Ok(text + &more(&table(&first.schema(), rows, None)?))
 }
 
+/// Commands to try after the demo of trips, and what each does.
+pub const OF_TRIPS: [(&str, &str); 6] = [
+    ("status", "what each table holds and what went wrong"),
+    ("sql 'select * from curated.trips_daily limit 10'", "any query; --at and --version look back"),
+    ("quarantine show raw/trips", "the refused records, whole"),
+    ("ledger --table raw/trips", "every file and what became of it"),
+    ("history curated/trips_daily", "the versions of a table"),
+    ("local", "the host: drop files into landing/trips and watch"),
+];
+
+/// Commands to try after the demo of changes.
+pub const OF_CHANGES: [(&str, &str); 6] = [
+    ("status", "what each table holds and what went wrong"),
+    ("sql 'select * from gold.daily_revenue order by 1'", "any query; --at and --version look back"),
+    ("sql 'select * from quarantine.silver.customers'", "the refused events, whole"),
+    ("ledger --table bronze/shop", "every file and every stretch of a topic"),
+    ("backfill --verify", "recomputes all from bronze, and compares"),
+    ("local", "the host: drop events into landing/shop and watch"),
+];
+
 /// What to try next: commands that work as they stand, with the variables that they need.
 #[must_use]
-pub fn next(config: &Config, program: &str, took: Duration) -> String {
+pub fn next(config: &Config, program: &str, took: Duration, commands: &[(&str, &str)]) -> String {
     let mut text = format!("\nDone in {}. The lake is in {}. Try next:\n", human_duration(took), config.home.display());
     let mut needed = String::new();
     for (name, folder, default) in [
@@ -205,14 +227,7 @@ pub fn next(config: &Config, program: &str, took: Duration) -> String {
             "local --storage azurite"
         );
     }
-    for (command, what) in [
-        ("status", "what each table holds and what went wrong"),
-        ("sql 'select * from curated.trips_daily limit 10'", "any query; --at and --version look back"),
-        ("quarantine show raw/trips", "the refused records, whole"),
-        ("ledger --table raw/trips", "every file and what became of it"),
-        ("history curated/trips_daily", "the versions of a table"),
-        ("local", "the host: drop files into landing/trips and watch"),
-    ] {
+    for (command, what) in commands {
         let _ = writeln!(text, "  {program} {command:49} # {what}");
     }
     text
@@ -234,10 +249,10 @@ mod tests {
     #[test]
     fn the_commands_to_try_next_name_the_folders_that_were_used() {
         let config = Config::from_pairs([("ALLUVIUM_HOME", "/x"), ("ALLUVIUM_SCHEMAS", "/x/schemas")]).unwrap();
-        let text = next(&config, "alluvium", Duration::from_millis(2100));
+        let text = next(&config, "alluvium", Duration::from_millis(2100), &OF_TRIPS);
         assert!(text.contains("  export ALLUVIUM_HOME=/x ALLUVIUM_SCHEMAS=/x/schemas\n"), "{text}");
         let config = Config::from_pairs::<&str, &str>([]).unwrap();
-        insta::assert_snapshot!(next(&config, "target/release/alluvium", Duration::from_millis(2100)));
+        insta::assert_snapshot!(next(&config, "target/release/alluvium", Duration::from_millis(2100), &OF_TRIPS));
     }
 
     #[test]

@@ -83,12 +83,20 @@ pub fn configure(context: &Context, home: &Path) -> Result<Ready> {
     Ok(Ready { context: Context { config, clock: std::sync::Arc::clone(&context.clock) }, shown })
 }
 
-fn text(path: &Path) -> Result<String> {
+/// A path as text.
+///
+/// # Errors
+/// It is no UTF-8.
+pub fn text(path: &Path) -> Result<String> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| Error::invalid(format!("{} is no UTF-8 path", path.display())).remedy("name another folder"))
 }
 
-fn write_all(folder: &Path, files: &[(&str, &str)]) -> Result<()> {
+/// Writes files below a folder.
+///
+/// # Errors
+/// The folder cannot be written.
+pub fn write_all(folder: &Path, files: &[(&str, &str)]) -> Result<()> {
     for (path, content) in files {
         let file = folder.join(path);
         let within = |error: std::io::Error| Error::from(error).within(file.display());

@@ -214,24 +214,8 @@ impl Show {
         self.settle().await
     }
 
-    /// Waits until everything that landed is staged, then has the committer called until it has nothing left.
     async fn settle(&self) -> Result<()> {
-        let staged = tokio::time::timeout(PATIENCE, self.host.drained()).await;
-        staged.map_err(|_| Error::unavailable("staging does not come to rest").remedy("see `alluvium status`"))??;
-        for _ in 0..COMMITS {
-            self.host.run_now("commit", true).await?;
-            let now = status(&self.lake).await?;
-            if let Some(error) = now.tables.iter().find_map(|table| table.last_error.as_ref()) {
-                return Err(Error::internal(error.clone()));
-            }
-            let rests = |table: &crate::pipeline::status::TableStatus| {
-                table.staged == 0 && table.behind.values().all(|versions| *versions <= 0)
-            };
-            if now.tables.iter().all(rests) {
-                return Ok(());
-            }
-        }
-        Err(Error::unavailable("the committer does not come to rest").remedy("see `alluvium status`"))
+        settle(&self.lake, &self.host).await
     }
 
     async fn snapshot(&self, name: &str) -> Result<Snapshot> {
@@ -256,6 +240,29 @@ impl Show {
     async fn days(&self) -> Result<BTreeMap<String, Day>> {
         look::days(&self.sql(look::DAYS, Pins::default()).await?)
     }
+}
+
+/// Waits until everything that landed is staged, then has the committer called until it has nothing left.
+///
+/// # Errors
+/// The host failed, a table stopped, or nothing comes to rest.
+pub async fn settle(lake: &Lake, host: &LocalHost) -> Result<()> {
+    let staged = tokio::time::timeout(PATIENCE, host.drained()).await;
+    staged.map_err(|_| Error::unavailable("staging does not come to rest").remedy("see `alluvium status`"))??;
+    for _ in 0..COMMITS {
+        host.run_now("commit", true).await?;
+        let now = status(lake).await?;
+        if let Some(error) = now.tables.iter().find_map(|table| table.last_error.as_ref()) {
+            return Err(Error::internal(error.clone()));
+        }
+        let rests = |table: &crate::pipeline::status::TableStatus| {
+            table.staged == 0 && table.behind.values().all(|versions| *versions <= 0)
+        };
+        if now.tables.iter().all(rests) {
+            return Ok(());
+        }
+    }
+    Err(Error::unavailable("the committer does not come to rest").remedy("see `alluvium status`"))
 }
 
 /// Partition values of files that came or went between two snapshots.
