@@ -112,14 +112,14 @@ const INDEX: &[(&str, &str, &str)] = &[
     ("CDC-22", "src/change/image/tests.rs", "columns_come_and_go_and_change_their_type"),
     ("CDC-23", "src/change/image/tests.rs", "every_envelope_gives_the_same_row"),
     ("EXO-01", "tests/it/delivery.rs", "any_order_any_number_of_deliveries_workers_and_deaths"),
-    ("EXO-02", "tests/it/crash.rs", "after_a_fault_anywhere_adopted_files_are_in_the_table_once"),
-    ("EXO-03", "tests/it/crash.rs", "after_a_fault_anywhere_a_fresh_process_finishes_the_work"),
+    ("EXO-02", "tests/it/crash.rs", "wherever_something_goes_wrong_a_fresh_process_finishes_the_work"),
+    ("EXO-03", "tests/it/crash.rs", "wherever_something_goes_wrong_a_fresh_process_finishes_the_work"),
     ("EXO-05", "tests/it/cases/exactly.rs", "exo_05_a_checkpoint_that_cannot_be_written_fails_no_commit"),
     ("EXO-06", "src/table/tests/log.rs", "a_commit_after_a_compaction_is_refused"),
     ("EXO-07", "tests/it/streams.rs", "a_piece_is_trimmed_to_what_is_new"),
     ("EXO-09", "tests/it/cases/exactly.rs", "exo_09_the_ledger_forgets_no_file_and_knows_it_for_each_table"),
     ("EXO-10", "tests/it/cases/quarantine.rs", "exo_10_a_file_of_nothing_but_bad_records_is_settled_once"),
-    ("EXO-11", "tests/it/crash.rs", "after_a_fault_anywhere_a_fresh_process_finishes_the_work"),
+    ("EXO-11", "tests/it/crash.rs", "wherever_something_goes_wrong_a_fresh_process_finishes_the_work"),
 ];
 
 /// Ids that are missing on purpose: what the changes of one key come to together and the maintenance of tables have suites of

@@ -10,7 +10,7 @@ use futures::TryStreamExt;
 use serde_json::Value;
 
 use super::gather::{self, kept_schema, of_events};
-use super::{QUIET, Work};
+use super::{QUIET, QUIET_FOR, Work};
 use crate::change::walk::sorted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
@@ -187,9 +187,10 @@ async fn read_and_commit(
         let watermark = (id.to_owned(), version);
         Feed::Fed(Fed { state, generation, watermark, fresh, fresh_files, more: plan.more })
     };
+    let is_young = plan.bronze.committed_at().is_some_and(|at| work.lake.clock.now() - at < QUIET_FOR);
     if let (None, Some(watermark)) = (&plan.whole, watermark)
         && plan.files.is_empty()
-        && version - watermark < QUIET
+        && (version == watermark || is_young && version - watermark < QUIET)
     {
         return Ok(fed(base.clone(), watermark, Vec::new(), Vec::new()));
     }

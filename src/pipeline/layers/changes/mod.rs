@@ -16,7 +16,7 @@ mod gather;
 mod target;
 mod verify;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{ATTEMPTS, Advanced, Mode};
 use crate::change::image::Images;
@@ -33,6 +33,10 @@ pub use verify::verify;
 
 /// A table that has nothing to say about so few versions of bronze says nothing: its watermark moves with the next change.
 const QUIET: i64 = 32;
+
+/// Kept changes say how far they are when bronze's newest version has been there for so long: nothing more may come, and
+/// the upkeep keeps what bronze removed until its slowest reader has seen that.
+const QUIET_FOR: TimeDelta = TimeDelta::hours(1);
 
 /// One table of changes at work.
 struct Work<'a> {
