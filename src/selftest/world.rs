@@ -304,6 +304,11 @@ impl World {
         Ok(())
     }
 
+    /// Whether it is a lake in memory.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.plot.is_in_memory()
+    }
+
     /// Removes everything.
     ///
     /// # Errors
