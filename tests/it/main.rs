@@ -14,6 +14,7 @@ mod azurite;
 mod backfill;
 mod bronze;
 mod cases;
+mod changes;
 mod command_line;
 mod committers;
 mod crash;

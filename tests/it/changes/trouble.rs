@@ -1,0 +1,89 @@
+//! Whatever goes wrong at a call to the store, a fresh process brings the tables to where they would have been.
+
+use alluvium::pipeline::backfill::{BackfillOptions, Outcome, backfill};
+use alluvium::pipeline::commit::{CommitOptions, commit};
+use alluvium::pipeline::ingest::ingest;
+use alluvium::pipeline::lake::Settings;
+use alluvium::selftest::faults::Fault;
+use alluvium::table::{Change, Table};
+
+use super::orders::events;
+use super::{ALL, content, told};
+use crate::support::world::World;
+use crate::support::{TestLake, commit_once, settle, write_contracts};
+
+/// A lake in memory that has some events, and more of them staged.
+async fn world() -> World {
+    let world = World::in_memory(Settings::default());
+    write_contracts(world.home.path(), ALL);
+    let all = events(11, 120, 5);
+    let lake = world.process();
+    for (name, some) in [("shop/0.ndjson", &all[..70]), ("shop/1.ndjson", &all[70..])] {
+        ingest(&lake, &world.drop_file(name, content(some))).await.unwrap();
+        if name == "shop/0.ndjson" {
+            settle(&lake).await;
+        }
+    }
+    world
+}
+
+#[tokio::test]
+async fn wherever_a_committer_dies_the_next_one_mends_it() {
+    let calm = world().await;
+    let (lake, calls) = calm.process_with(0, Fault::None);
+    commit_once(&lake).await;
+    let all_calls = calls();
+    settle(&lake).await;
+    let expected = told(&lake).await;
+    assert!(expected.iter().all(|rows| !rows.is_empty()), "{expected:#?}");
+    assert!(all_calls > 50, "only {all_calls} calls");
+    let faults = [Fault::DeadBefore, Fault::DeadAfter, Fault::AnswerLost, Fault::Refused];
+    for (number, at) in (1..=all_calls).step_by(3).enumerate() {
+        let fault = faults[number % faults.len()];
+        let world = world().await;
+        let (dying, _) = world.process_with(at, fault);
+        // Whatever comes of it.
+        let _ = commit(&dying, CommitOptions { force: true, deadline: None }).await;
+        let lake = world.process();
+        settle(&lake).await;
+        assert_eq!(told(&lake).await, expected, "{fault:?} at call {at}");
+    }
+}
+
+#[tokio::test]
+async fn a_committer_that_another_overtakes_doubles_nothing() {
+    let calm = world().await;
+    let (lake, calls) = calm.process_with(0, Fault::None);
+    commit_once(&lake).await;
+    let all_calls = calls();
+    settle(&lake).await;
+    let expected = told(&lake).await;
+    for at in (1..=all_calls).step_by(4) {
+        let world = world().await;
+        commit_once(&world.overtaken_at(at)).await;
+        let lake = world.process();
+        settle(&lake).await;
+        assert_eq!(told(&lake).await, expected, "overtaken before call {at}");
+    }
+}
+
+#[tokio::test]
+async fn a_difference_is_found_and_mended() {
+    let lake = TestLake::new(ALL);
+    lake.load("shop/0.ndjson", content(&events(13, 150, 6))).await;
+    let expected = told(&lake.lake).await;
+    for folder in ["silver/people", "silver/people_history", "quarantine/silver/people"] {
+        // Somebody takes the rows away.
+        let table = Table::open(&lake.lake.store, folder).await.unwrap().unwrap();
+        let base = table.snapshot().await.unwrap();
+        let removes = base.files().unwrap().to_vec();
+        table.commit(&base, Change { removes, ..Change::default() }).await.unwrap();
+        let options = BackfillOptions { verify: true, ..BackfillOptions::default() };
+        let report = backfill(&lake.lake, &options, |_| {}).await.unwrap();
+        let differ = report.tables.iter().filter(|table| table.outcome == Outcome::Differs).count();
+        assert_eq!(differ, 1, "{folder}: {:#?}", report.tables);
+        assert_ne!(told(&lake.lake).await, expected);
+        backfill(&lake.lake, &BackfillOptions::default(), |_| {}).await.unwrap();
+        assert_eq!(told(&lake.lake).await, expected, "{folder}");
+    }
+}
