@@ -11,7 +11,6 @@ use alluvium::selftest::point::Point;
 use alluvium::selftest::scenario::SCENARIOS;
 use alluvium::selftest::soak::soak;
 
-use crate::support::place::Place;
 use crate::support::program::Program;
 
 /// Points of the sample.
@@ -78,17 +77,4 @@ fn a_selftest_on_local_folders_leaves_nothing_behind() {
         }
     }
     assert_eq!(left, Vec::<String>::new());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_selftest_in_a_storage_account_leaves_nothing_behind() {
-    let place = Place::azurite().await;
-    let program = place.program();
-    let run = move || program.ok(&["selftest", "--scenario", "append", "--points", "4", "-o", "json"]);
-    let told = tokio::task::spawn_blocking(run).await.unwrap();
-    let certificate: serde_json::Value = serde_json::from_str(&told).unwrap();
-    for (name, expected) in [("run", 4), ("lost", 0), ("doubled", 0)] {
-        assert_eq!(certificate[name], expected, "{certificate}");
-    }
-    assert!(place.backends().store().unwrap().list("_alluvium").await.unwrap().is_empty());
 }
