@@ -8,25 +8,28 @@ use alluvium::selftest::faults::Fault;
 use alluvium::selftest::ground::Ground;
 use alluvium::selftest::matrix::{Options, run};
 use alluvium::selftest::point::Point;
-use alluvium::selftest::scenario::SCENARIOS;
 use alluvium::selftest::soak::soak;
 
 use crate::support::program::Program;
 
 /// Points of the sample.
-const SAMPLE: usize = 150;
+const SAMPLE: usize = 40;
+
+/// Scenarios of the sample, by their numbers: those of files. `selftest` without `--scenario` runs all.
+const OF_FILES: [usize; 7] = [0, 1, 2, 3, 4, 6, 7];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wherever_something_goes_wrong_a_fresh_process_finishes_the_work() {
     let seed = u64::from_str_radix(&SystemClock.fresh()[..6], 16).unwrap();
     println!("seed {seed}");
-    let options = Options { seed, points: Some(SAMPLE), threads: 2, ..Options::default() };
+    let options =
+        Options { seed, points: Some(SAMPLE), threads: 2, scenarios: OF_FILES.to_vec(), ..Options::default() };
     let certificate = run(&Ground::Memory, &options, |_| {}).await.unwrap();
     assert!(certificate.holds(), "{}", certificate.lines().join("\n"));
     assert_eq!((certificate.run, certificate.lost, certificate.doubled), (SAMPLE as u64, 0, 0));
     // The order of some calls is not fixed, so a late one may not come; nearly all must.
     assert!(certificate.met * 100 >= certificate.run * 97, "{}", certificate.lines().join("\n"));
-    assert_eq!(certificate.scenarios.len(), SCENARIOS.len());
+    assert_eq!(certificate.scenarios.len(), OF_FILES.len());
     let silent = certificate.scenarios.iter().find(|covered| covered.calls < 40 || covered.points < 150);
     assert!(silent.is_none(), "the faults fall on hardly any calls: {silent:?}");
 }
