@@ -178,11 +178,6 @@ fn storage_plot(scratch: &Scratch, backends: &Backends, number: u64) -> Result<P
 }
 
 impl Plot {
-    /// Whether nothing but the clock of the run dates what is kept.
-    pub(super) fn is_in_memory(&self) -> bool {
-        self.root.is_none()
-    }
-
     /// The landing zone as a process sees it, whose calls go through `store`.
     pub(super) fn landing(&self, store: Arc<dyn ObjectStore>) -> Result<Landing> {
         match &self.folder {

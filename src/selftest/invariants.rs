@@ -95,15 +95,11 @@ pub(super) async fn broken(world: &World) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What nights of upkeep should have removed and is still there. Looked for in memory alone: a storage dates its objects by
-/// a clock of its own, which no run can move.
+/// What nights of upkeep should have removed and is still there.
 ///
 /// # Errors
 /// The lake cannot be read.
 pub(super) async fn left_over(world: &World) -> Result<Vec<String>> {
-    if !world.is_in_memory() {
-        return Ok(Vec::new());
-    }
     let look = Look::at(&world.store()?).await?;
     let mut live = BTreeSet::new();
     for (folder, snapshot) in &look.tables {

@@ -154,6 +154,10 @@ async fn prepare(ground: Ground, options: Options, plots: Arc<AtomicU64>) -> Res
         points.truncate(wanted);
         points.sort_unstable();
     }
+    if options.removed.is_some() {
+        // What a late call breaks is healed by nothing that comes after it: it is found soonest.
+        points.sort_by_key(|point| (point.fault != Fault::None, std::cmp::Reverse(point.call)));
+    }
     Ok(Work { ground, options, baselines, points, next: AtomicUsize::new(0), plots })
 }
 

@@ -39,7 +39,7 @@ pub const fn witness(safeguard: Safeguard) -> Witness {
         Safeguard::AcknowledgeAfterManifest => ("append", Fault::Refused, Kind::Create),
         Safeguard::WorkersDeleteNothing => ("adopt", Fault::OvertakenAfter, Kind::Create),
         Safeguard::FreshNames => ("append", Fault::DeadBefore, Kind::Create),
-        Safeguard::SourceOrder => ("replace", Fault::Overtaken, Kind::Create),
+        Safeguard::SourceOrder => ("correction", Fault::HalfOvertaken, Kind::Create),
         // Wrong without any fault.
         Safeguard::IntervalSets => ("stream", Fault::Refused, Kind::Create),
         Safeguard::WatermarkWithRows => ("layers", Fault::DeadBefore, Kind::Create),

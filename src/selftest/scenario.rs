@@ -50,7 +50,7 @@ pub struct Scenario {
 }
 
 /// All scenarios, in the order of their numbers.
-pub const SCENARIOS: [Scenario; 11] = [
+pub const SCENARIOS: [Scenario; 12] = [
     Scenario {
         name: "append",
         about: "files are appended",
@@ -143,6 +143,14 @@ pub const SCENARIOS: [Scenario; 11] = [
         settings: |usual| usual,
         steps: stream,
         rows: &[("bronze/shop", 24)],
+    },
+    Scenario {
+        name: "correction",
+        about: "a file is corrected while its first version is being read",
+        contracts: || vec![raw("on_overwrite: replace\n")],
+        settings: |usual| usual,
+        steps: correction,
+        rows: &[("raw/sales", 1)],
     },
 ];
 
@@ -271,6 +279,15 @@ fn versions() -> Vec<Step> {
     steps.push(land("sales/a.csv", &[(7, 7, "north", "7.00"), (8, 8, "south", "8.00"), (6, 6, "east", "6.00")]));
     steps.extend(ingest_and_commit());
     steps.push(land("sales/a.csv", &first));
+    steps.extend(ingest_and_commit());
+    steps
+}
+
+/// Nothing comes after the correction: an older version that is staged later stands last.
+fn correction() -> Vec<Step> {
+    let mut steps = vec![land("sales/a.csv", &[(1, 1, "north", "1.00"), (2, 1, "south", "2.00")])];
+    steps.push(Step::Call(Function::Ingest));
+    steps.push(land("sales/a.csv", &[(1, 1, "north", "1.50")]));
     steps.extend(ingest_and_commit());
     steps
 }

@@ -136,6 +136,8 @@ impl ObjectStore for TimedStore {
             options.if_match = options.if_match.map(|etag| etag.trim_matches('"').to_owned());
         }
         let mut got = self.inner.get_opts(location, options).await?;
+        // A store below a prefix tells the whole path here, and the rest of it everywhere else.
+        got.meta.location = location.clone();
         got.meta = dated(&self.times, got.meta);
         Ok(got)
     }

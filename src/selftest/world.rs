@@ -29,7 +29,7 @@ use crate::schema::WriteMode;
 use crate::store::Store;
 
 /// A received message comes back after this, by the queue's clock.
-pub(super) const VISIBILITY: Duration = Duration::from_secs(1);
+pub(super) const VISIBILITY: Duration = Duration::from_secs(2);
 
 /// How often a run is looked at before it is said that it never comes to rest.
 const LOOKS: usize = 60;
@@ -283,7 +283,7 @@ impl World {
 
     /// Time passes until what was received and not deleted is visible again.
     async fn pass_visibility(&self) {
-        self.time().advance(TimeDelta::seconds(2));
+        self.time().advance(TimeDelta::seconds(3));
         if self.plot.has_its_own_time {
             tokio::time::sleep(VISIBILITY / 4).await;
         }
@@ -302,11 +302,6 @@ impl World {
             self.finish(process).await?;
         }
         Ok(())
-    }
-
-    /// Whether it is a lake in memory.
-    pub(super) fn is_in_memory(&self) -> bool {
-        self.plot.is_in_memory()
     }
 
     /// Removes everything.

@@ -14,6 +14,12 @@ use crate::error::{Error, Result};
 use crate::name::short_hash;
 use crate::store::Store;
 
+/// Most rows of one batch ...
+const BATCH_ROWS: usize = 8192;
+
+/// ... each of which may be so wide before a batch is more than a small part of the memory, in bytes.
+const WIDE_ROW: usize = 16 << 10;
+
 /// A session over the tables of a store ([`Snapshot::provider`](super::Snapshot::provider)), with at most `memory_bytes` held by operators (sorts, joins and
 /// aggregates go to disk beyond it) and `threads` partitions of work at a time. Text is `Utf8` everywhere, never a view.
 /// Arithmetic is exact or refused.
@@ -27,8 +33,14 @@ pub fn session(store: &Store, memory_bytes: u64, threads: usize) -> Result<Sessi
         .build_arc()
         .map_err(failed)?;
     runtime.register_object_store(store_url(store)?.as_ref(), store.object_store());
-    let mut config = SessionConfig::new().with_target_partitions(threads.max(1)).with_information_schema(true);
+    let mut config = SessionConfig::new()
+        .with_target_partitions(threads.max(1))
+        .with_batch_size((memory / WIDE_ROW).clamp(64, BATCH_ROWS))
+        .with_information_schema(true);
     let options = config.options_mut();
+    // Set aside for what is merged from the disk: no more than the memory has.
+    let aside = options.execution.sort_spill_reservation_bytes;
+    options.execution.sort_spill_reservation_bytes = aside.min(memory / 8);
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.reorder_filters = true;
     options.execution.parquet.schema_force_view_types = false;

@@ -8,28 +8,26 @@ use alluvium::selftest::faults::Fault;
 use alluvium::selftest::ground::Ground;
 use alluvium::selftest::matrix::{Options, run};
 use alluvium::selftest::point::Point;
+use alluvium::selftest::scenario::SCENARIOS;
 use alluvium::selftest::soak::soak;
 
+use crate::support::place::Place;
 use crate::support::program::Program;
 
 /// Points of the sample.
-const SAMPLE: usize = 40;
-
-/// Scenarios of the sample, by their numbers: those of files. `selftest` without `--scenario` runs all.
-const OF_FILES: [usize; 7] = [0, 1, 2, 3, 4, 6, 7];
+const SAMPLE: usize = 150;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wherever_something_goes_wrong_a_fresh_process_finishes_the_work() {
     let seed = u64::from_str_radix(&SystemClock.fresh()[..6], 16).unwrap();
     println!("seed {seed}");
-    let options =
-        Options { seed, points: Some(SAMPLE), threads: 2, scenarios: OF_FILES.to_vec(), ..Options::default() };
+    let options = Options { seed, points: Some(SAMPLE), threads: 2, ..Options::default() };
     let certificate = run(&Ground::Memory, &options, |_| {}).await.unwrap();
     assert!(certificate.holds(), "{}", certificate.lines().join("\n"));
     assert_eq!((certificate.run, certificate.lost, certificate.doubled), (SAMPLE as u64, 0, 0));
     // The order of some calls is not fixed, so a late one may not come; nearly all must.
     assert!(certificate.met * 100 >= certificate.run * 97, "{}", certificate.lines().join("\n"));
-    assert_eq!(certificate.scenarios.len(), OF_FILES.len());
+    assert_eq!(certificate.scenarios.len(), SCENARIOS.len());
     let silent = certificate.scenarios.iter().find(|covered| covered.calls < 40 || covered.points < 150);
     assert!(silent.is_none(), "the faults fall on hardly any calls: {silent:?}");
 }
@@ -80,4 +78,17 @@ fn a_selftest_on_local_folders_leaves_nothing_behind() {
         }
     }
     assert_eq!(left, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_selftest_in_a_storage_account_leaves_nothing_behind() {
+    let place = Place::azurite().await;
+    let program = place.program();
+    let run = move || program.ok(&["selftest", "--scenario", "append", "--points", "4", "-o", "json"]);
+    let told = tokio::task::spawn_blocking(run).await.unwrap();
+    let certificate: serde_json::Value = serde_json::from_str(&told).unwrap();
+    for (name, expected) in [("run", 4), ("lost", 0), ("doubled", 0)] {
+        assert_eq!(certificate[name], expected, "{certificate}");
+    }
+    assert!(place.backends().store().unwrap().list("_alluvium").await.unwrap().is_empty());
 }

@@ -1,5 +1,6 @@
-//! Any order, split and repetition of events comes to the same tables.
+//! Any order, split and repetition of events comes to the same tables, in large memory and in small.
 
+use alluvium::pipeline::lake::Settings;
 use alluvium::pipeline::maintain::maintain;
 use alluvium::pipeline::status::status;
 
@@ -58,6 +59,28 @@ async fn any_order_and_split_comes_to_the_same_tables() {
         }
         assert_backfill_agrees(&lake.lake).await;
     }
+}
+
+#[tokio::test]
+async fn what_does_not_fit_into_memory_is_sorted_on_the_disk() {
+    let mut all = events(9, 4_000, 300);
+    for event in &mut all {
+        // Rows that are large.
+        if let Some((.., Some(bio))) = &mut event.row
+            && bio != UNSENT
+        {
+            bio.push_str(&"x".repeat(3_000));
+        }
+    }
+    let roomy = TestLake::new(ALL);
+    roomy.load("shop/all.ndjson", content(&all)).await;
+    let settings = Settings { memory_bytes: 12 << 20, threads: 1, ..Settings::default() };
+    let narrow = TestLake::with_settings(ALL, settings);
+    let (some, rest) = all.split_at(3_500);
+    narrow.load("shop/0.ndjson", content(rest)).await;
+    narrow.load("shop/1.ndjson", content(some)).await;
+    assert_eq!(told(&narrow.lake).await, told(&roomy.lake).await);
+    assert_backfill_agrees(&narrow.lake).await;
 }
 
 #[tokio::test]

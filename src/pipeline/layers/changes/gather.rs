@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch, partition};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
+use arrow::compute::{concat_batches, filter_record_batch, partition, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::streaming::StreamingTable;
@@ -155,7 +155,7 @@ pub(super) async fn gather(work: &Work<'_>, held: Vec<RecordBatch>, mut rest: Ro
         }
     }
     let schema = kept_schema(work);
-    let rows = futures::stream::iter(held.into_iter().map(Ok)).chain(rest).boxed();
+    let rows = in_pieces(futures::stream::iter(held.into_iter().map(Ok)).chain(rest).boxed(), limit / 8);
     let partition = Arc::new(Unsorted { schema: Arc::clone(&schema), rows: Mutex::new(Some(rows)) });
     let table = StreamingTable::try_new(schema, vec![partition]).map_err(engine_error)?;
     let context = engine::session(&work.lake.store, work.lake.settings.memory_bytes / 3, 1)?;
@@ -171,6 +171,24 @@ pub(super) async fn gather(work: &Work<'_>, held: Vec<RecordBatch>, mut rest: Ro
         ready: VecDeque::new(),
         bytes: 0,
     }))
+}
+
+/// Batches of at most so many bytes: a sort has to hold some whole ones, whatever its memory.
+fn in_pieces(rows: Rows, most: usize) -> Rows {
+    let pieces = rows.map_ok(move |batch| {
+        let count = batch.get_array_memory_size().div_ceil(most.max(1)).max(1);
+        let rows = batch.num_rows().div_ceil(count).max(1);
+        futures::stream::iter((0..batch.num_rows()).step_by(rows).map(move |first| {
+            let piece = batch.slice(first, rows.min(batch.num_rows() - first));
+            if count == 1 { Ok(piece) } else { copied(&piece) }
+        }))
+    });
+    pieces.try_flatten().boxed()
+}
+
+/// The rows by themselves: a slice holds all of what it was cut from.
+fn copied(batch: &RecordBatch) -> Result<RecordBatch> {
+    Ok(take_record_batch(batch, &UInt64Array::from_iter_values(0..batch.num_rows() as u64))?)
 }
 
 impl Slices {
@@ -210,8 +228,7 @@ impl Cuts {
             let last = ranges.last().map_or(0, |range| range.start);
             // The last key may go on. What belongs to no key comes first, and is not cut either.
             let (whole, rest) = (all.slice(0, last), all.slice(last, all.num_rows() - last));
-            // A copy: a slice would hold all of it.
-            let rest = concat_batches(&rest.schema(), [&rest])?;
+            let rest = copied(&rest)?;
             self.bytes = rest.get_array_memory_size();
             self.ready.push_back(rest);
             if whole.num_rows() > 0 {
