@@ -31,6 +31,9 @@ use crate::store::Store;
 /// A received message comes back after this, by the queue's clock.
 pub(super) const VISIBILITY: Duration = Duration::from_secs(2);
 
+/// Messages that nobody deleted are gone after this.
+const MESSAGE_LIFE: TimeDelta = TimeDelta::days(7);
+
 /// How often a run is looked at before it is said that it never comes to rest.
 const LOOKS: usize = 60;
 
@@ -236,7 +239,12 @@ impl World {
                 }
                 Step::Deliver(piece) => self.deliver(piece.clone()),
                 Step::UntilRead => self.until_read().await?,
-                Step::Wait(time) => self.time().advance(*time),
+                Step::Wait(time) => {
+                    self.time().advance(*time);
+                    if *time >= MESSAGE_LIFE {
+                        self.sleeps();
+                    }
+                }
                 Step::Call(function) => process.try_invoke(*function).await,
                 Step::CallAll => {
                     for function in Function::ALL {
