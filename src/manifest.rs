@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::name::{BatchId, TableName};
 use crate::offsets;
+use crate::schema::Contract;
 
 /// Where a batch's records came from: one version of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -335,6 +336,40 @@ pub struct Manifest {
     pub first_seen: DateTime<Utc>,
     /// When it was staged.
     pub staged_at: DateTime<Utc>,
+}
+
+impl Manifest {
+    /// What says of a batch only what became of it, and brings no rows.
+    #[must_use]
+    pub fn without_rows(
+        contract: &Contract,
+        table_id: &str,
+        (batch_id, generation): (BatchId, u32),
+        source: BatchSource,
+        (status, reason): (Status, &str),
+        now: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            version: 1,
+            table: contract.table.clone(),
+            table_id: table_id.to_owned(),
+            batch_id,
+            generation,
+            source,
+            sha256: None,
+            contract_hash: contract.hash.clone(),
+            status,
+            reason: Some(reason.to_owned()),
+            counts: Counts::default(),
+            apart: None,
+            add_columns: Vec::new(),
+            files: Vec::new(),
+            rejects: None,
+            redrive: None,
+            first_seen: now,
+            staged_at: now,
+        }
+    }
 }
 
 /// A non-terminal fact about a batch (`missing` or `failed`), beside the generations.

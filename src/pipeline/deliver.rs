@@ -13,7 +13,7 @@ use crate::decode::debezium::{EventRows, Place, RecordKey, record_line};
 use crate::error::{Error, Result};
 use crate::event::stream::StreamRecord;
 use crate::layout;
-use crate::manifest::{Apart, Counts, Manifest, StagedFile, Status, StreamRange};
+use crate::manifest::{Apart, Manifest, StagedFile, Status, StreamRange};
 use crate::name::{BatchId, TableName};
 use crate::offsets;
 use crate::pipeline::ingest::Action;
@@ -104,27 +104,14 @@ pub async fn close(
     if staging::has_manifest(lake, &contract.table, &batch_id, generation).await? {
         return Ok(());
     }
-    let now = lake.clock.now();
-    let manifest = Manifest {
-        version: 1,
-        table: contract.table.clone(),
-        table_id: table_id.to_owned(),
-        batch_id,
-        generation,
-        source: range.into(),
-        sha256: None,
-        contract_hash: contract.hash.clone(),
-        status: Status::Empty,
-        reason: Some("the topic has no records at these offsets".to_owned()),
-        counts: Counts::default(),
-        apart: None,
-        add_columns: Vec::new(),
-        files: Vec::new(),
-        rejects: None,
-        redrive: None,
-        first_seen: now,
-        staged_at: now,
-    };
+    let manifest = Manifest::without_rows(
+        contract,
+        table_id,
+        (batch_id, generation),
+        range.into(),
+        (Status::Empty, "the topic has no records at these offsets"),
+        lake.clock.now(),
+    );
     staging::put_manifest(lake, &manifest).await
 }
 

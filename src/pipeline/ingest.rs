@@ -292,26 +292,13 @@ async fn supersede(lake: &Lake, contract: &Contract, version: &FileVersion) -> R
         return Ok(());
     }
     let generation = staging::next_generation(lake, &contract.table, &batch_id).await?;
-    let now = lake.clock.now();
-    let manifest = Manifest {
-        version: 1,
-        table: contract.table.clone(),
-        table_id: snapshot.table_id().to_owned(),
-        batch_id,
-        generation,
-        source: version.clone().into(),
-        sha256: None,
-        contract_hash: contract.hash.clone(),
-        status: Status::Superseded,
-        reason: Some("overwritten before it could be read".to_owned()),
-        counts: Counts::default(),
-        apart: None,
-        add_columns: Vec::new(),
-        files: Vec::new(),
-        rejects: None,
-        redrive: None,
-        first_seen: now,
-        staged_at: now,
-    };
+    let manifest = Manifest::without_rows(
+        contract,
+        snapshot.table_id(),
+        (batch_id, generation),
+        version.clone().into(),
+        (Status::Superseded, "overwritten before it could be read"),
+        lake.clock.now(),
+    );
     staging::put_manifest(lake, &manifest).await
 }
