@@ -36,6 +36,10 @@ pub struct Quarantined {
     pub resolved: Option<DateTime<Utc>>,
 }
 
+/// The column with what the refused records of a batch need to be read again, as JSON, on the first of them. Tables of former
+/// versions do not have it.
+pub const HEADER: &str = "header";
+
 fn element(data_type: DataType) -> FieldRef {
     Arc::new(Field::new("element", data_type, true))
 }
@@ -63,6 +67,7 @@ pub fn quarantine_schema() -> SchemaRef {
         Field::new("batch_id", DataType::Utf8, true),
         Field::new("contract_hash", DataType::Utf8, true),
         Field::new("resolved", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), true),
+        Field::new(HEADER, DataType::Utf8, true),
     ]))
 }
 
@@ -84,7 +89,7 @@ impl From<&Refusal> for Reject {
     }
 }
 
-/// Rejects of one batch as rows of its quarantine table.
+/// Rejects of one batch as rows of its quarantine table; `header` goes to the first row.
 ///
 /// # Errors
 /// [`crate::error::ErrorKind::Internal`] when they do not fit into one batch: split them.
@@ -94,6 +99,7 @@ pub fn to_batch(
     etag: &str,
     batch_id: &str,
     contract_hash: &str,
+    header: Option<&str>,
 ) -> Result<RecordBatch> {
     let rows = rejects.len();
     let bytes: usize = rejects.iter().map(|reject| reject.raw.len()).sum();
@@ -129,6 +135,8 @@ pub fn to_batch(
         same(batch_id),
         same(contract_hash),
         resolved,
+        // Once: it may be longer than all of the records.
+        Arc::new((0..rows).map(|row| header.filter(|_| row == 0)).collect::<StringArray>()),
     ];
     Ok(RecordBatch::try_new(schema, columns)?)
 }
@@ -152,7 +160,7 @@ fn reasons(rejects: &[Reject]) -> Result<ListArray> {
 pub fn from_batch(batch: &RecordBatch) -> Result<Vec<Quarantined>> {
     let schema = quarantine_schema();
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
-    for field in schema.fields() {
+    for field in schema.fields().iter().filter(|field| field.name() != HEADER) {
         let column = batch
             .column_by_name(field.name())
             .ok_or_else(|| Error::corrupt(format!("quarantine: column `{}` is missing", field.name())))?;
@@ -232,16 +240,18 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let batch = to_batch(&rejects(), "a/b.csv", "e1", "b1", "c1").unwrap();
+        let batch = to_batch(&rejects(), "a/b.csv", "e1", "b1", "c1", Some("{}")).unwrap();
         let rows = from_batch(&batch).unwrap();
         assert_eq!(rows.iter().map(|row| row.reject.clone()).collect::<Vec<_>>(), rejects());
         assert!(rows.iter().all(|row| row.file == "a/b.csv" && row.etag == "e1" && row.resolved.is_none()));
         assert!(rows.iter().all(|row| row.batch_id == "b1" && row.contract_hash == "c1"));
+        let headers = batch.column_by_name(HEADER).unwrap().as_string::<i32>();
+        assert_eq!(headers.iter().collect::<Vec<_>>(), [Some("{}"), None]);
     }
 
     #[test]
     fn readers_may_give_views() {
-        let batch = to_batch(&rejects(), "a/b.csv", "e1", "b1", "c1").unwrap();
+        let batch = to_batch(&rejects(), "a/b.csv", "e1", "b1", "c1", Some("{}")).unwrap();
         let fields: Vec<Field> = batch
             .schema()
             .fields()
@@ -259,8 +269,17 @@ mod tests {
     }
 
     #[test]
+    fn tables_without_the_newest_column_are_read() {
+        let batch = to_batch(&rejects(), "a/b.csv", "e1", "b1", "c1", Some("{}")).unwrap();
+        let older = batch.project(&(0..batch.num_columns() - 1).collect::<Vec<_>>()).unwrap();
+        assert_eq!(from_batch(&older).unwrap(), from_batch(&batch).unwrap());
+        let without_raw = batch.project(&[0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]).unwrap();
+        assert!(from_batch(&without_raw).unwrap_err().message().contains("column `raw` is missing"));
+    }
+
+    #[test]
     fn no_rejects_make_an_empty_batch() {
-        let batch = to_batch(&[], "f", "e", "b", "c").unwrap();
+        let batch = to_batch(&[], "f", "e", "b", "c", Some("{}")).unwrap();
         assert_eq!((batch.num_rows(), batch.schema()), (0, quarantine_schema()));
     }
 }

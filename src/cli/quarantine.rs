@@ -52,8 +52,9 @@ pub enum What {
   alluvium quarantine redrive raw/trips            bring it
   alluvium quarantine redrive raw/trips -o json
 
-Rows come with the file, record number and batch that they are of; their quarantine rows are marked resolved. The landed
-file is read again, at the version that the records are of. A file that was refused whole is read whole.
+Rows come with the file, record number and batch that they are of; their quarantine rows are marked resolved. Records are
+read from what quarantine keeps of them. A file that was refused whole is read whole, as are Parquet files: they must still be
+in the landing zone.
 
 Exit code: 0 done, 1 failed, 3 a dry run found something to bring.")]
     Redrive(RedriveArgs),

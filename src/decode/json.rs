@@ -16,6 +16,7 @@ pub(in crate::decode) use self::records::{Layout, Records};
 pub(in crate::decode) use names::{Names, ROOT};
 pub(in crate::decode) use parse::members;
 
+use super::again::{Form, Header};
 use super::assemble::{self, Added, Texts};
 use super::input::Content;
 use super::{Chunk, DecodeError, Decoder, Fault, FaultKind, Options, Raw, Reason, Reject};
@@ -92,6 +93,10 @@ impl Decoder for JsonDecoder {
 
     fn unknown_columns(&self) -> Vec<String> {
         self.added.reported()
+    }
+
+    fn header(&self) -> Option<Header> {
+        Some(Header::new(Form::Json, None, false))
     }
 }
 

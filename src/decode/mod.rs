@@ -5,6 +5,7 @@
 //! with a cell that cannot be cast stays in `rows` with null in that cell and a [`Fault`], because declared rules may
 //! speak for it or be broken as well. `quality` turns both into accepted rows and rejects.
 
+pub mod again;
 mod assemble;
 pub mod columns;
 pub mod csv;
@@ -254,6 +255,8 @@ pub trait Decoder: Send {
     fn next_chunk(&mut self) -> Result<Option<Chunk>, DecodeError>;
     /// Columns of the file that the contract does not name, as far as they are known by now.
     fn unknown_columns(&self) -> Vec<String>;
+    /// What a refused record needs, beside its own bytes, to be read again; none when its bytes are not enough all the same.
+    fn header(&self) -> Option<again::Header>;
 }
 
 /// Looks at the content and opens the decoder that the contract's format names.

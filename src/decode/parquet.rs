@@ -18,6 +18,7 @@ use self::convert::Converter;
 use self::fields::Fields;
 use self::footer::{guarded, refusal};
 use self::spool::Spool;
+use super::again::Header;
 use super::assemble::{self, Added, Texts};
 use super::input::Content;
 use super::{Chunk, DecodeError, Decoder, Fault, Options, Raw, row_json};
@@ -100,6 +101,11 @@ impl Decoder for ParquetDecoder {
 
     fn unknown_columns(&self) -> Vec<String> {
         self.added.reported()
+    }
+
+    /// A row is kept as JSON, which does not tell its types.
+    fn header(&self) -> Option<Header> {
+        None
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
+use super::again::Header;
 use super::{Chunk, DecodeError, Decoder, Raw};
 
 /// Maps offsets of decoded text back. Cheap to clone; clones share what they know.
@@ -38,6 +39,14 @@ impl Places {
     pub(super) fn transcoded(encoding: &'static Encoding, mark: u64) -> Self {
         let pieces = Pieces { encoding, pieces: VecDeque::new(), decoded: 0, source: mark };
         Self { mark, pieces: Some(Arc::new(Mutex::new(pieces))) }
+    }
+
+    /// What the text was decoded from.
+    fn encoding(&self) -> &'static Encoding {
+        match &self.pieces {
+            Some(pieces) => pieces.lock().unwrap_or_else(PoisonError::into_inner).encoding,
+            None => UTF_8,
+        }
     }
 
     /// Bytes of the byte order mark.
@@ -128,6 +137,11 @@ impl Decoder for Placed {
 
     fn unknown_columns(&self) -> Vec<String> {
         self.inner.unknown_columns()
+    }
+
+    fn header(&self) -> Option<Header> {
+        let (encoding, marked) = (Some(self.places.encoding().name().to_owned()), self.places.mark > 0);
+        Some(Header { encoding, marked, ..self.inner.header()? })
     }
 }
 

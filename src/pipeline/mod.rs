@@ -41,6 +41,7 @@ pub mod streams;
 pub mod tables;
 pub mod upsert;
 pub mod versions;
+pub(crate) mod waiting;
 
 /// The app id under which a table and its quarantine carry the number of the last plan that was committed.
 pub const APP_ID: &str = "alluvium";

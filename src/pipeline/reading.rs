@@ -1,29 +1,31 @@
 //! Reading one file version: bytes -> decoded, judged, staged. Streams, so that memory does not depend on the file's size.
 
-use std::collections::BTreeSet;
+mod again;
+mod sinks;
+
+pub use again::read_kept;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{AsArray, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{Int64Type, SchemaRef};
+use arrow::datatypes::Int64Type;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
 use crate::decode::debezium::EventFile;
-use crate::decode::{self, DecodeError, Options, Refusal, Reject};
+use crate::decode::{self, Chunk, DecodeError, Options, Raw, Refusal, Reject};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout;
-use crate::manifest::{Counts, FileVersion, StagedFile, StagedFormat, Status};
+use crate::manifest::{Counts, FileVersion, StagedFile, Status};
 use crate::name::{BatchId, hex};
 use crate::pipeline::lake::Lake;
-use crate::pipeline::staging::ArrowSink;
-use crate::pipeline::{lineage_columns, tables};
 use crate::quality::{Judge, Judged};
 use crate::quarantine::{self, events::QuarantinedEvent};
-use crate::safeguard::Safeguard;
 use crate::schema::lineage::ROW;
 use crate::schema::{Contract, Source, Threshold};
-use crate::table::{Snapshot, Writer, WriterOptions, conform};
+use crate::table::Snapshot;
+use sinks::{RejectSink, RowSink};
 
 /// What reading a file version gave. The files are written, but belong to nothing until a manifest names them.
 #[derive(Debug)]
@@ -72,21 +74,37 @@ impl Read {
 pub struct Scope {
     /// The batch that the rows are of.
     pub batch_id: BatchId,
-    /// Numbers of the records that are wanted, if they are good; none for all, bad ones going to quarantine.
-    pub records: Option<Arc<BTreeSet<i64>>>,
+    /// Numbers of the records that are wanted, if they are good, and where each begins as far as that is known; none for
+    /// all, bad ones going to quarantine.
+    pub records: Option<Arc<BTreeMap<i64, Option<i64>>>>,
     /// Nothing is staged: only what would come is counted.
     pub dry_run: bool,
 }
 
 impl Scope {
-    /// The wanted ones among judged records; those that are still refused stay where they are.
-    fn restrict(&self, judged: Judged) -> Result<Judged> {
-        let Some(wanted) = &self.records else { return Ok(judged) };
-        let keep: BooleanArray =
-            row_numbers(&judged.rows)?.iter().map(|row| Some(row.is_some_and(|row| wanted.contains(&row)))).collect();
-        let rows = filter_record_batch(&judged.rows, &keep)?;
-        Ok(Judged { records: rows.num_rows() as u64, rows, rejects: Vec::new(), ignored: 0, ..judged })
+    /// Numbers of the wanted rows of a chunk; none for all. One that does not begin where it did is another record: the
+    /// contract counts otherwise now.
+    fn wanted(&self, chunk: &Chunk) -> Result<Option<BTreeSet<i64>>> {
+        let Some(wanted) = &self.records else { return Ok(None) };
+        let begins = |row: usize| match &chunk.raw {
+            Raw::Text { offsets, .. } => offsets.get(row).copied(),
+            Raw::Rows(_) => None,
+        };
+        let is_wanted = |row: usize, number: &i64| match (wanted.get(number), begins(row)) {
+            (Some(Some(known)), Some(begins)) => *known == begins,
+            (found, _) => found.is_some(),
+        };
+        let numbers = row_numbers(&chunk.rows)?.values().iter().enumerate();
+        Ok(Some(numbers.filter(|(row, number)| is_wanted(*row, number)).map(|(_, number)| *number).collect()))
     }
+}
+
+/// The wanted ones among judged records; those that are still refused stay where they are.
+fn restricted(judged: Judged, wanted: &BTreeSet<i64>) -> Result<Judged> {
+    let numbers = row_numbers(&judged.rows)?.values();
+    let keep: BooleanArray = numbers.iter().map(|number| Some(wanted.contains(number))).collect();
+    let rows = filter_record_batch(&judged.rows, &keep)?;
+    Ok(Judged { records: rows.num_rows() as u64, rows, rejects: Vec::new(), ignored: 0, ..judged })
 }
 
 fn row_numbers(rows: &RecordBatch) -> Result<&Int64Array> {
@@ -219,49 +237,18 @@ impl Job {
     }
 
     fn stage_rows(&self, content: Box<dyn std::io::Read + Send>) -> Result<Read, DecodeError> {
-        let judge = Judge::new(&self.contract)?;
-        let options = Options { raw_columns: judge.raw_columns(), ..self.lake.settings.decode_options() };
-        let mut decoder = decode::open(&self.contract, &self.source, content, &options)?;
-        let mut rows = RowSink::new(self);
-        let mut rejects = RejectSink::new(self);
-        let mut counts = Counts::default();
-        let mut records = Vec::new();
+        let mut taking = Taking::new(self)?;
+        let mut decoder = decode::open(&self.contract, &self.source, content, &taking.options())?;
+        taking.header = decoder.header().map(|header| header.to_json()).transpose()?;
         while let Some(chunk) = decoder.next_chunk()? {
-            let judged = judge.judge(chunk)?;
-            if let Some(refusal) = judged.fail {
-                return Err(refusal.into());
-            }
-            let judged = self.scope.restrict(judged)?;
-            for (rule, broken) in &judged.warned {
-                tracing::warn!(path = %self.version.path, %rule, records = broken, "rule broken, records kept");
-            }
-            counts.rows_in += judged.records;
-            counts.ignored += judged.ignored;
-            counts.loaded += judged.rows.num_rows() as u64;
-            counts.quarantined += judged.rejects.len() as u64;
-            if self.scope.records.is_some() {
-                records.extend(row_numbers(&judged.rows)?.values());
-            }
-            if !judged.rejects.is_empty() {
-                rejects.write(&self.quarantined(&judged.rejects)?)?;
-            }
-            rows.write(&judged.rows)?;
+            taking.take(chunk)?;
         }
-        self.check_threshold(&counts)?;
+        self.check_threshold(&taking.counts)?;
         let unknown = decoder.unknown_columns();
         if !unknown.is_empty() {
             tracing::info!(path = %self.version.path, columns = ?unknown, "columns that the contract does not name");
         }
-        let status = if counts.rows_in == 0 { Status::Empty } else { Status::Loaded };
-        Ok(Read {
-            status,
-            counts,
-            add_columns: rows.add_columns.clone(),
-            files: rows.finish()?,
-            rejects: rejects.finish()?,
-            records,
-            ..Read::bare(status)
-        })
+        Ok(taking.finish()?)
     }
 
     /// Every line is kept; those that are no event are in quarantine besides.
@@ -283,12 +270,12 @@ impl Job {
             rows.write(&events.rows)?;
         }
         let status = if counts.rows_in == 0 { Status::Empty } else { Status::Loaded };
-        Ok(Read { counts, files: rows.finish()?, rejects: rejects.finish()?, ..Read::bare(status) })
+        Ok(Read { counts, files: rows.finish()?.0, rejects: rejects.finish()?, ..Read::bare(status) })
     }
 
-    fn quarantined(&self, rejects: &[Reject]) -> Result<RecordBatch> {
+    fn quarantined(&self, rejects: &[Reject], header: Option<&str>) -> Result<RecordBatch> {
         let (version, hash) = (&self.version, &self.contract.hash);
-        quarantine::to_batch(rejects, &version.path, &version.etag, self.scope.batch_id.as_str(), hash)
+        quarantine::to_batch(rejects, &version.path, &version.etag, self.scope.batch_id.as_str(), hash, header)
     }
 
     fn quarantined_events(&self, rejects: &[QuarantinedEvent]) -> Result<RecordBatch> {
@@ -325,7 +312,7 @@ impl Job {
         let mut rejects = RejectSink::new(self);
         let row = match self.contract.events() {
             Some(_) => self.quarantined_events(&[QuarantinedEvent::from(refusal)])?,
-            None => self.quarantined(&[Reject::from(refusal)])?,
+            None => self.quarantined(&[Reject::from(refusal)], None)?,
         };
         rejects.write(&row)?;
         Ok(Read {
@@ -336,6 +323,69 @@ impl Job {
     }
 }
 
+/// What is taken of the records of a file, chunk by chunk.
+struct Taking<'a> {
+    job: &'a Job,
+    judge: Judge,
+    rows: RowSink<'a>,
+    rejects: RejectSink<'a>,
+    counts: Counts,
+    /// Numbers of the records taken, when only some are wanted.
+    records: Vec<i64>,
+    /// What refused records need to be read again: it goes to quarantine with the first of them.
+    header: Option<String>,
+}
+
+impl<'a> Taking<'a> {
+    fn new(job: &'a Job) -> Result<Self> {
+        Ok(Self {
+            job,
+            judge: Judge::new(&job.contract)?,
+            rows: RowSink::new(job),
+            rejects: RejectSink::new(job),
+            counts: Counts::default(),
+            records: Vec::new(),
+            header: None,
+        })
+    }
+
+    fn options(&self) -> Options {
+        Options { raw_columns: self.judge.raw_columns(), ..self.job.lake.settings.decode_options() }
+    }
+
+    fn take(&mut self, chunk: Chunk) -> Result<(), DecodeError> {
+        let wanted = self.job.scope.wanted(&chunk)?;
+        let mut judged = self.judge.judge(chunk)?;
+        if let Some(refusal) = judged.fail {
+            return Err(refusal.into());
+        }
+        if let Some(wanted) = &wanted {
+            judged = restricted(judged, wanted)?;
+            self.records.extend(row_numbers(&judged.rows)?.values());
+        }
+        for (rule, broken) in &judged.warned {
+            tracing::warn!(path = %self.job.version.path, %rule, records = broken, "rule broken, records kept");
+        }
+        self.counts.rows_in += judged.records;
+        self.counts.ignored += judged.ignored;
+        self.counts.loaded += judged.rows.num_rows() as u64;
+        self.counts.quarantined += judged.rejects.len() as u64;
+        if !judged.rejects.is_empty() {
+            let header = self.header.take();
+            self.rejects.write(&self.job.quarantined(&judged.rejects, header.as_deref())?)?;
+        }
+        self.rows.write(&judged.rows)?;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Read> {
+        let status = if self.counts.rows_in == 0 { Status::Empty } else { Status::Loaded };
+        let (files, add_columns) = self.rows.finish()?;
+        let rejects = self.rejects.finish()?;
+        Ok(Read { counts: self.counts, add_columns, files, rejects, records: self.records, ..Read::bare(status) })
+    }
+}
+
 /// A reader that can be read on after the decoder is done with it.
 #[derive(Clone)]
 struct SharedReader(Arc<Mutex<Hashing<Box<dyn std::io::Read + Send>>>>);
@@ -343,128 +393,5 @@ struct SharedReader(Arc<Mutex<Hashing<Box<dyn std::io::Read + Send>>>>);
 impl std::io::Read for SharedReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).read(buffer)
-    }
-}
-
-/// Staged rows: Arrow for small files, final Parquet for files that are good table files by themselves.
-struct RowSink<'a> {
-    job: &'a Job,
-    target: Target,
-    add_columns: Vec<String>,
-}
-
-enum Target {
-    None,
-    Nowhere,
-    Arrow(Box<ArrowSink>),
-    Parquet(Box<Writer>, SchemaRef),
-}
-
-impl<'a> RowSink<'a> {
-    const fn new(job: &'a Job) -> Self {
-        Self { job, target: Target::None, add_columns: Vec::new() }
-    }
-
-    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        if batch.num_rows() == 0 {
-            return Ok(());
-        }
-        let job = self.job;
-        if matches!(self.target, Target::None) {
-            self.add_columns = lineage_columns::added(batch, &job.contract);
-            self.target = if job.scope.dry_run { Target::Nowhere } else { self.open(batch)? };
-        }
-        match &mut self.target {
-            Target::Arrow(sink) => sink.write(batch),
-            Target::Parquet(writer, schema) => {
-                let (now, batch_id) = (job.lake.clock.now(), &job.scope.batch_id);
-                let whole = lineage_columns::complete(batch, schema, Some(&job.version.path), batch_id, now)?;
-                job.handle.block_on(writer.write(&conform(&whole, schema)?))
-            }
-            Target::Nowhere => Ok(()),
-            Target::None => Err(Error::internal("rows without a target")),
-        }
-    }
-
-    fn open(&self, batch: &RecordBatch) -> Result<Target> {
-        let job = self.job;
-        let lake = &job.lake;
-        let table = &job.contract.table;
-        let is_whole = job.scope.records.is_none();
-        if is_whole && self.add_columns.is_empty() && tables::stages_parquet(lake, &job.contract, job.version.bytes) {
-            let schema = crate::schema::arrow::ingested_schema(&job.contract);
-            let options = WriterOptions {
-                target_bytes: lake.settings.target_file_bytes,
-                memory_bytes: lake.settings.memory_bytes / (4 * lake.settings.threads as u64),
-            };
-            let writer = Writer::new(
-                &lake.store,
-                &layout::table(table),
-                Arc::clone(&schema),
-                &job.contract.partition_by,
-                options,
-                Arc::clone(&lake.clock),
-            );
-            return Ok(Target::Parquet(Box::new(writer), schema));
-        }
-        let name = match lake.store.keeps(Safeguard::FreshNames) {
-            true => lake.clock.fresh(),
-            false => job.scope.batch_id.to_string(),
-        };
-        let path = layout::staged_rows(table, &name);
-        Ok(Target::Arrow(Box::new(ArrowSink::create(&lake.store, path, &batch.schema(), &job.handle)?)))
-    }
-
-    fn finish(self) -> Result<Vec<StagedFile>> {
-        match self.target {
-            Target::None | Target::Nowhere => Ok(Vec::new()),
-            Target::Arrow(sink) => Ok(vec![sink.finish()?]),
-            Target::Parquet(writer, _) => {
-                let folder = layout::table(&self.job.contract.table);
-                let files = self.job.handle.block_on(writer.finish())?;
-                Ok(files
-                    .into_iter()
-                    .map(|file| StagedFile {
-                        path: format!("{folder}/{}", file.path),
-                        format: StagedFormat::Parquet,
-                        rows: file.rows.unwrap_or_default(),
-                        bytes: file.size,
-                        partition_values: file.partition_values,
-                        stats: file.stats,
-                    })
-                    .collect())
-            }
-        }
-    }
-}
-
-/// Staged rejects: one Arrow file, opened with the first reject.
-struct RejectSink<'a> {
-    job: &'a Job,
-    sink: Option<ArrowSink>,
-}
-
-impl<'a> RejectSink<'a> {
-    const fn new(job: &'a Job) -> Self {
-        Self { job, sink: None }
-    }
-
-    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let job = self.job;
-        if job.scope.dry_run {
-            return Ok(());
-        }
-        if self.sink.is_none() {
-            let path = layout::staged_rejects(&job.contract.table, &job.lake.clock.fresh());
-            self.sink = Some(ArrowSink::create(&job.lake.store, path, &batch.schema(), &job.handle)?);
-        }
-        match &mut self.sink {
-            Some(sink) => sink.write(batch),
-            None => Err(Error::internal("rejects without a sink")),
-        }
-    }
-
-    fn finish(self) -> Result<Option<StagedFile>> {
-        self.sink.map(ArrowSink::finish).transpose()
     }
 }

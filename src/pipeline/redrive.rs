@@ -1,30 +1,30 @@
 //! Redrive: records in quarantine are read again under today's contract, and those that are good now enter the table.
 //!
-//! A redrive is a batch like any other. Here, on the worker's side, the landed file is read at the version that the
-//! records are of, and what is good now is staged under an identity made of the records and the contract. The committer
-//! commits it and marks the quarantine rows resolved in the same plan ([`crate::pipeline::settle`]), so a crash anywhere
-//! leaves what any crash leaves. A file that was refused whole is read whole. Rows keep `_file`, `_row` and the
-//! `_batch_id` of the batch that they are of.
+//! A redrive is a batch like any other. Here, on the worker's side, the records are read from what quarantine keeps of them,
+//! and what is good now is staged under an identity made of the records and the contract. The committer commits it and marks
+//! the quarantine rows resolved in the same plan ([`crate::pipeline::settle`]), so a crash anywhere leaves what any crash
+//! leaves. A file that was refused whole is read whole, at the version that was refused; so are files of which quarantine does
+//! not keep enough (Parquet, rows of former versions). Rows keep `_file`, `_row` and the `_batch_id` of the batch that they
+//! are of.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
-use futures::TryStreamExt;
+use futures::stream::BoxStream;
 use serde::Serialize;
 
-use crate::error::{Error, Result};
+use crate::decode::again::{Header, Hindrance, Kept};
+use crate::error::Result;
 use crate::layout;
 use crate::manifest::{FileVersion, Manifest, Redrive, Status};
 use crate::name::{BatchId, TableName};
 use crate::pipeline::lake::Lake;
-use crate::pipeline::ledger::{self, TableLedger};
+use crate::pipeline::ledger::{self, LedgerRow, TableLedger};
 use crate::pipeline::reading::{self, Read, Scope};
 use crate::pipeline::staging;
 use crate::pipeline::versions::Decision;
-use crate::schema::lineage::EVENT;
-use crate::schema::{Contract, OnOverwrite, WriteMode};
+use crate::pipeline::waiting::{Shelf, Waiting, waiting};
+use crate::schema::{Contract, Format, OnOverwrite, WriteMode};
 use crate::table::Snapshot;
 
 /// What redriving one file version gave, or would give.
@@ -56,17 +56,8 @@ pub enum Action {
     Refused,
     /// The file has a newer version, whose records count.
     Replaced,
-    /// The landed file is not there at this version any more.
+    /// The landed file is not there at this version any more, and quarantine does not keep what would do without it.
     Gone,
-}
-
-/// Unresolved quarantine rows of one batch.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Waiting {
-    /// Whether the file was refused whole.
-    pub(crate) whole: bool,
-    /// Numbers of its refused records.
-    pub(crate) records: BTreeSet<i64>,
 }
 
 /// Redrives everything that a table has in quarantine; with `dry_run` nothing is staged.
@@ -79,63 +70,144 @@ pub async fn redrive(lake: &Lake, contract: &Arc<Contract>, dry_run: bool) -> Re
     let index = ledger::index(lake).await?;
     let none = TableLedger::default();
     let known = index.table(snapshot.table_id()).unwrap_or(&none);
+    let redriving = Redriving { lake, contract, snapshot: &snapshot, known, dry_run };
+    let found = waiting(lake, contract).await?;
+    let most = usize::try_from(lake.settings.memory_bytes / 8).unwrap_or(usize::MAX);
+    let mut shelf = Shelf::fill(lake, contract, &found, most).await?;
     let mut done = Vec::new();
-    for (origin, waiting) in waiting(lake, contract).await? {
+    for (origin, waiting) in found {
         // Rows of a table of that name that was dropped have no row in this one's ledger.
-        let Some(source) = known.batches.get(&origin).and_then(|row| row.source.file().cloned()) else { continue };
+        let Some(source) = known.batches.get(&origin).and_then(|row| row.source.file()) else { continue };
         if waiting.whole {
-            let redrive = Redrive { of: origin.clone(), records: Vec::new() };
-            done.push(one(lake, contract, &snapshot, &source, redrive, known, dry_run).await?);
+            done.push(redriving.whole(source, &origin).await?);
         }
         if !waiting.records.is_empty() {
-            let redrive = Redrive { of: origin, records: waiting.records.into_iter().collect() };
-            done.push(one(lake, contract, &snapshot, &source, redrive, known, dry_run).await?);
+            let kept = shelf.take(&origin, &waiting);
+            done.push(redriving.records(source, &origin, &waiting, kept).await?);
         }
     }
     done.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(done)
 }
 
-async fn one(
-    lake: &Lake,
-    contract: &Arc<Contract>,
-    snapshot: &Snapshot,
-    source: &FileVersion,
-    wanted: Redrive,
-    known: &TableLedger,
+/// What is the same for all files of a table.
+struct Redriving<'a> {
+    lake: &'a Lake,
+    contract: &'a Arc<Contract>,
+    snapshot: &'a Snapshot,
+    known: &'a TableLedger,
     dry_run: bool,
-) -> Result<Redriven> {
-    let answer = |action: Action, cured: u64, reason: Option<String>| Redriven {
-        table: contract.table.clone(),
-        path: source.path.clone(),
-        waiting: (!wanted.is_whole()).then_some(wanted.records.len() as u64),
-        action,
-        cured,
-        reason,
-    };
-    if !wanted.is_whole() && !stands(contract, source, known) {
-        return Ok(answer(Action::Replaced, 0, Some(REPLACED.to_owned())));
+}
+
+impl Redriving<'_> {
+    /// A file that was refused whole.
+    async fn whole(&self, source: &FileVersion, of: &BatchId) -> Result<Redriven> {
+        let answer =
+            |action: Action, cured: u64, reason: Option<String>| self.answer(source, None, action, cured, reason);
+        let _staging = self.lake.in_flight.enter(of).await;
+        let scope = Scope { batch_id: of.clone(), records: None, dry_run: self.dry_run };
+        let read = reading::read_scoped(self.lake, self.contract, source, scope).await?;
+        match read.status {
+            Status::Superseded => {
+                return Ok(answer(
+                    Action::Gone,
+                    0,
+                    Some(format!("{GONE}; put it back and it is loaded as a new version")),
+                ));
+            }
+            Status::Refused => return Ok(answer(Action::Refused, 0, read.reason)),
+            _ => {}
+        }
+        let (cured, redrive) = (read.counts.loaded, Redrive { of: of.clone(), records: Vec::new() });
+        let action = self.stage(source, redrive, read).await?;
+        Ok(answer(action, cured, None))
     }
-    let _staging = lake.in_flight.enter(&wanted.of).await;
-    let records = (!wanted.is_whole()).then(|| Arc::new(wanted.records.iter().copied().collect()));
-    let scope = Scope { batch_id: wanted.of.clone(), records, dry_run };
-    let read = reading::read_scoped(lake, contract, source, scope).await?;
-    match read.status {
-        Status::Superseded => return Ok(answer(Action::Gone, 0, Some(GONE.to_owned()))),
-        Status::Refused => return Ok(answer(Action::Refused, 0, read.reason)),
-        _ => {}
+
+    /// Single records of a file whose others are in the table.
+    async fn records(
+        &self,
+        source: &FileVersion,
+        of: &BatchId,
+        waiting: &Waiting,
+        kept: BoxStream<'static, Result<Vec<Kept>>>,
+    ) -> Result<Redriven> {
+        let count = Some(waiting.records.len() as u64);
+        let answer =
+            |action: Action, cured: u64, reason: Option<String>| self.answer(source, count, action, cured, reason);
+        if !stands(self.contract, source, self.known) {
+            return Ok(answer(Action::Replaced, 0, Some(REPLACED.to_owned())));
+        }
+        let _staging = self.lake.in_flight.enter(of).await;
+        let scope =
+            Scope { batch_id: of.clone(), records: Some(Arc::new(waiting.records.clone())), dry_run: self.dry_run };
+        let read = match self.from_quarantine(source, waiting, scope.clone(), kept).await {
+            // What the file's content is was found out when it was there.
+            Ok(read) => Read { sha256: sha256(source, self.known), ..read },
+            Err(Hindrance::Failed(error)) => return Err(error),
+            Err(Hindrance::Refused(refusal)) => {
+                return Ok(answer(Action::Refused, 0, Some(refusal.to_string())));
+            }
+            Err(Hindrance::OtherRecords(why)) => {
+                return Ok(answer(Action::Refused, 0, Some(format!("{why}: land the file under another name"))));
+            }
+            Err(Hindrance::NeedsFile(why)) => {
+                let landed = same_content(source, self.known);
+                let read = reading::read_scoped(self.lake, self.contract, landed, scope).await?;
+                match read.status {
+                    Status::Superseded => {
+                        let reason = format!("{GONE}, and {why}; put it back, and redrive when it was ingested");
+                        return Ok(answer(Action::Gone, 0, Some(reason)));
+                    }
+                    Status::Refused => return Ok(answer(Action::Refused, 0, read.reason)),
+                    _ => read,
+                }
+            }
+        };
+        if read.records.is_empty() {
+            return Ok(answer(Action::Refused, 0, Some("the records break the contract as before".to_owned())));
+        }
+        let mut records = read.records.clone();
+        records.sort_unstable();
+        let (cured, redrive) = (read.counts.loaded, Redrive { of: of.clone(), records });
+        let action = self.stage(source, redrive, read).await?;
+        Ok(answer(action, cured, None))
     }
-    let taken = Redrive { of: wanted.of.clone(), records: read.records.clone() };
-    if !wanted.is_whole() && taken.records.is_empty() {
-        return Ok(answer(Action::Refused, 0, Some("the records break the contract as before".to_owned())));
+
+    async fn from_quarantine(
+        &self,
+        source: &FileVersion,
+        waiting: &Waiting,
+        scope: Scope,
+        kept: BoxStream<'static, Result<Vec<Kept>>>,
+    ) -> Result<Read, Hindrance> {
+        let Some(header) = &waiting.header else {
+            let is_parquet = self.contract.files().is_some_and(|files| files.format == Format::Parquet);
+            let why = if is_parquet { "a row of Parquet is kept as JSON, without its types" } else { NO_HEADER };
+            return Err(Hindrance::NeedsFile(why.to_owned()));
+        };
+        let header = Header::from_json(header)?;
+        reading::read_kept(self.lake, self.contract, source, scope, header, kept).await
     }
-    let cured = read.counts.loaded;
-    if dry_run {
-        return Ok(answer(Action::Redriven, cured, None));
+
+    fn answer(
+        &self,
+        source: &FileVersion,
+        waiting: Option<u64>,
+        action: Action,
+        cured: u64,
+        reason: Option<String>,
+    ) -> Redriven {
+        Redriven { table: self.contract.table.clone(), path: source.path.clone(), waiting, action, cured, reason }
     }
-    let taken = if wanted.is_whole() { Redrive { of: wanted.of.clone(), records: Vec::new() } } else { taken };
-    let is_new = stage(lake, contract, snapshot, source, taken, read, known).await?;
-    Ok(answer(if is_new { Action::Redriven } else { Action::AlreadyStaged }, cured, None))
+
+    /// Puts the manifest, unless that is not wanted.
+    async fn stage(&self, source: &FileVersion, redrive: Redrive, read: Read) -> Result<Action> {
+        if self.dry_run {
+            return Ok(Action::Redriven);
+        }
+        let is_new = stage(self.lake, self.contract, self.snapshot, source, redrive, read, self.known).await?;
+        Ok(if is_new { Action::Redriven } else { Action::AlreadyStaged })
+    }
 }
 
 /// Puts the manifest; false when the same redrive was staged before.
@@ -188,18 +260,32 @@ async fn stage(
 }
 
 const REPLACED: &str = "a newer version of the file is in the table, whose records count";
-const GONE: &str =
-    "the landed file is not there at this version any more; put it back and it is loaded as a new version";
+const GONE: &str = "the landed file is not there at this version any more";
+const NO_HEADER: &str = "the program that refused its records kept no header beside them";
 
 /// Whether a version's records are part of the table: under `append` those of every version are.
 fn stands(contract: &Contract, source: &FileVersion, known: &TableLedger) -> bool {
-    let last = known.standing(&source.path).next_back();
+    // The same content again brings no rows: those of the version before it stay.
+    let last = known.standing(&source.path).rfind(|row| row.status != Status::Duplicate);
     let is_last = last.and_then(|row| row.source.file()).is_some_and(|version| version.etag == source.etag);
     if contract.write_mode == WriteMode::Overwrite {
         let greatest = known.paths.keys().filter(|path| known.standing(path).next().is_some()).max();
         return is_last && greatest == Some(&source.path);
     }
     is_last || contract.on_overwrite == OnOverwrite::Append
+}
+
+/// The hash of a version's content: its first batch has none when the file was refused whole.
+fn sha256(source: &FileVersion, known: &TableLedger) -> Option<String> {
+    let of_version = |row: &&LedgerRow| row.source.file().is_some_and(|version| version.etag == source.etag);
+    known.standing(&source.path).filter(of_version).find_map(|row| row.sha256.clone())
+}
+
+/// The newest version that is known to have the content of `source`.
+fn same_content<'a>(source: &'a FileVersion, known: &'a TableLedger) -> &'a FileVersion {
+    let Some(sha256) = sha256(source, known) else { return source };
+    let newest = known.standing(&source.path).rfind(|row| row.sha256.as_ref() == Some(&sha256));
+    newest.and_then(|row| row.source.file()).unwrap_or(source)
 }
 
 /// The committer's last look at staged redrives: those that must not be committed, by position. Called after the former
@@ -220,7 +306,7 @@ pub(crate) async fn refused(
         let rows = waiting.get(&redrive.of);
         let is_waiting = rows.is_some_and(|rows| match redrive.is_whole() {
             true => rows.whole,
-            false => redrive.records.iter().all(|record| rows.records.contains(record)),
+            false => redrive.records.iter().all(|record| rows.records.contains_key(record)),
         });
         let reason = if manifest.contract_hash != contract.hash {
             "the contract was changed after the redrive: redrive again"
@@ -235,40 +321,6 @@ pub(crate) async fn refused(
         decisions.insert(position, Decision { status: Status::Superseded, reason: Some(reason) });
     }
     Ok(decisions)
-}
-
-/// Unresolved quarantine rows of a table, by batch.
-pub(crate) async fn waiting(lake: &Lake, contract: &Contract) -> Result<BTreeMap<BatchId, Waiting>> {
-    let mut found: BTreeMap<BatchId, Waiting> = BTreeMap::new();
-    let Some(table) = lake.table(&layout::quarantine(&contract.table)).await? else { return Ok(found) };
-    let snapshot = table.snapshot().await?;
-    // A line that is no change event stays none; what can be redriven of such a table is a whole file.
-    let event = contract.events().map(|_| EVENT);
-    let columns: Vec<String> = ["batch_id", "record", "resolved"].into_iter().chain(event).map(str::to_owned).collect();
-    for file in snapshot.files()?.iter() {
-        let mut batches = snapshot.read(file, Some(&columns)).await?;
-        while let Some(batch) = batches.try_next().await? {
-            let of = |name: &str| {
-                batch.column_by_name(name).ok_or_else(|| Error::corrupt(format!("quarantine has no column `{name}`")))
-            };
-            let wrong = || Error::corrupt("a column of quarantine has another type");
-            let ids = of("batch_id")?.as_string_opt::<i32>().ok_or_else(wrong)?;
-            let records = of("record")?.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?;
-            let resolved = of("resolved")?.as_primitive_opt::<TimestampMicrosecondType>().ok_or_else(wrong)?;
-            let events = event.map(of).transpose()?;
-            let is_line = |row: usize| events.is_some_and(|events| events.is_valid(row));
-            for row in (0..batch.num_rows()).filter(|row| resolved.is_null(*row) && !is_line(*row)) {
-                let rows = found.entry(BatchId::from(ids.value(row).to_owned())).or_default();
-                match records.is_null(row) {
-                    true => rows.whole = true,
-                    false => {
-                        rows.records.insert(records.value(row));
-                    }
-                }
-            }
-        }
-    }
-    Ok(found)
 }
 
 /// Whether there is anything that a redrive would bring into a table.

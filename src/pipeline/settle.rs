@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use futures::TryStreamExt;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -51,8 +52,10 @@ async fn quarantine(lake: &Lake, contract: &Contract, plan: &Plan, rejects: &[Re
         if settled >= plan.number && lake.store.keeps(Safeguard::QuarantineTxn) {
             return Ok(());
         }
+        let grown = tables::grown_quarantine(&snapshot, contract);
+        let schema = grown.clone().unwrap_or_else(|| snapshot.schema());
         // After each snapshot anew: files from before it may be what a vacuum is about to take.
-        let mut adds = match write_rejects(lake, contract, plan, &snapshot, &folder, rejects).await {
+        let mut adds = match write_rejects(lake, contract, plan, &snapshot, schema, rejects).await {
             Ok(adds) => adds,
             // Another committer may have settled the plan since the snapshot, and swept its rejects.
             Err(_) if table.snapshot().await?.txn(APP_ID).await?.unwrap_or_default() >= plan.number => return Ok(()),
@@ -65,6 +68,7 @@ async fn quarantine(lake: &Lake, contract: &Contract, plan: &Plan, rejects: &[Re
             adds,
             removes,
             txns: vec![(APP_ID.to_owned(), plan.number)],
+            schema: grown,
             ..Change::default()
         };
         match table.commit(&snapshot, change).await? {
@@ -83,10 +87,9 @@ async fn write_rejects(
     contract: &Contract,
     plan: &Plan,
     snapshot: &Snapshot,
-    folder: &str,
+    schema: SchemaRef,
     rejects: &[Rejects<'_>],
 ) -> Result<Vec<DataFile>> {
-    let schema = snapshot.schema();
     let options =
         WriterOptions { target_bytes: lake.settings.target_file_bytes, memory_bytes: lake.settings.memory_bytes / 8 };
     // Of change events each distinct text is in quarantine once, however often it came.
@@ -96,7 +99,7 @@ async fn write_rejects(
     };
     let mut writer = Writer::new(
         &lake.store,
-        folder,
+        snapshot.folder(),
         Arc::clone(&schema),
         snapshot.partition_by(),
         options,

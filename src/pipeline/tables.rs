@@ -35,12 +35,28 @@ pub async fn ensure_quarantine(lake: &Lake, contract: &Contract) -> Result<Table
         return Ok(table);
     }
     let spec = TableSpec {
-        schema: if contract.events().is_some() { quarantine::events::schema() } else { quarantine_schema() },
+        schema: quarantine_columns(contract),
         partition_by: Vec::new(),
         properties: std::collections::BTreeMap::new(),
         description: Some(format!("records that {} refused", contract.table)),
     };
     create(lake, &folder, &spec).await
+}
+
+fn quarantine_columns(contract: &Contract) -> SchemaRef {
+    if contract.events().is_some() { quarantine::events::schema() } else { quarantine_schema() }
+}
+
+/// The schema of a quarantine table with the columns that came since it was made; none when it has them all.
+#[must_use]
+pub fn grown_quarantine(table: &Snapshot, contract: &Contract) -> Option<SchemaRef> {
+    let (stored, today) = (table.schema(), quarantine_columns(contract));
+    let is_new = |field: &&Arc<Field>| stored.field_with_name(field.name()).is_err();
+    let news: Vec<Arc<Field>> = today.fields().iter().filter(is_new).cloned().collect();
+    if news.is_empty() {
+        return None;
+    }
+    Some(Arc::new(Schema::new(stored.fields().iter().cloned().chain(news).collect::<Vec<_>>())))
 }
 
 async fn create(lake: &Lake, folder: &str, spec: &TableSpec) -> Result<Table> {

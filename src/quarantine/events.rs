@@ -8,7 +8,7 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use super::{element, quarantine_schema, reasons};
+use super::{HEADER, element, quarantine_schema, reasons};
 use crate::decode::debezium::MalformedEvent;
 use crate::decode::{Reason, Refusal, Reject};
 use crate::error::{Error, Result};
@@ -67,9 +67,10 @@ pub fn schema() -> SchemaRef {
         Field::new("partition", DataType::Int32, true),
         long("offset"),
     ];
-    // Its bytes are the event.
-    fields
-        .extend(quarantine_schema().fields().iter().filter(|field| field.name() != "raw").map(|f| f.as_ref().clone()));
+    // Its bytes are the event, and nothing beside it says how it is read.
+    let files = quarantine_schema();
+    let others = files.fields().iter().filter(|field| field.name() != "raw" && field.name() != HEADER);
+    fields.extend(others.map(|field| field.as_ref().clone()));
     Arc::new(Schema::new(fields))
 }
 

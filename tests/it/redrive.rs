@@ -1,5 +1,7 @@
 //! Records that come out of quarantine: once, wherever a process dies, and where they would have stood.
 
+mod kept;
+
 use std::sync::Arc;
 
 use alluvium::event::FileEvent;
@@ -135,17 +137,6 @@ async fn records_of_a_version_that_was_replaced_stay_out() {
 }
 
 #[tokio::test]
-async fn a_landed_file_that_is_gone_is_said() {
-    let mut lake = TestLake::new(&[("raw/t", STRICT)]);
-    lake.load("t/a.csv", CONTENT).await;
-    lake.redeploy(&[("raw/t", &lenient())]);
-    std::fs::remove_file(lake.landed("t/a.csv")).unwrap();
-    let found = redrive_all(&lake.lake, false).await;
-    assert_eq!((found[0].action, found[0].cured), (Action::Gone, 0));
-    assert!(found[0].reason.as_ref().unwrap().contains("put it back"));
-}
-
-#[tokio::test]
 async fn two_redrives_under_two_contracts_bring_a_record_once() {
     let mut lake = TestLake::new(&[("raw/t", STRICT)]);
     lake.load("t/a.csv", CONTENT).await;
@@ -188,15 +179,28 @@ struct World {
     disk: Arc<dyn ObjectStore>,
 }
 
+/// What a redrive has to go by.
+#[derive(Debug, Clone, Copy)]
+enum Left {
+    /// What quarantine keeps: the file is gone.
+    Records,
+    /// The file: the quarantine table is of a former version.
+    File,
+}
+
 impl World {
     /// With a file loaded under the strict contract, and the lenient one deployed since.
-    async fn with_quarantine() -> Self {
+    async fn with_quarantine(left: Left) -> Self {
         let world = Self { home: tempfile::tempdir().unwrap(), disk: Arc::new(InMemory::new()) };
         write_contracts(world.home.path(), &[("raw/t", STRICT)]);
         let event: FileEvent = drop_file(&world.home.path().join("landing"), "t/a.csv", CONTENT.as_bytes());
         let (lake, _) = world.process(0, Fault::Refused);
         ingest(&lake, &event).await.unwrap();
         settle(&lake).await;
+        match left {
+            Left::Records => std::fs::remove_file(world.home.path().join("landing/t/a.csv")).unwrap(),
+            Left::File => kept::as_left_by_a_former_version(&lake).await,
+        }
         write_contracts(world.home.path(), &[("raw/t", &lenient())]);
         world
     }
@@ -218,8 +222,17 @@ async fn attempt(lake: &Lake) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wherever_a_redrive_dies_a_fresh_process_finishes_it() {
-    let calm = World::with_quarantine().await;
+async fn wherever_a_redrive_of_kept_records_dies_a_fresh_process_finishes_it() {
+    dies_at_every_call(Left::Records).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wherever_a_redrive_from_the_file_dies_a_fresh_process_finishes_it() {
+    dies_at_every_call(Left::File).await;
+}
+
+async fn dies_at_every_call(left: Left) {
+    let calm = World::with_quarantine(left).await;
     let (lake, calls) = calm.process(0, Fault::Refused);
     attempt(&lake).await;
     let all_calls = calls();
@@ -230,7 +243,7 @@ async fn wherever_a_redrive_dies_a_fresh_process_finishes_it() {
     let faults = [Fault::Refused, Fault::AnswerLost, Fault::DeadBefore, Fault::DeadAfter];
     for at in 1..=all_calls {
         let fault = faults[usize::try_from(at).unwrap() % faults.len()];
-        let world = World::with_quarantine().await;
+        let world = World::with_quarantine(left).await;
         let (faulty, _) = world.process(at, fault);
         attempt(&faulty).await;
         drop(faulty);
@@ -239,8 +252,8 @@ async fn wherever_a_redrive_dies_a_fresh_process_finishes_it() {
         settle(&fresh).await;
         let mut found = tables(&fresh).await;
         found.remove("ledger");
-        assert_eq!(found, expected, "{fault:?} at call {at} of {all_calls}");
-        assert_eq!(quarantine(&fresh).await.1, ["2", "3"], "{fault:?} at call {at}");
+        assert_eq!(found, expected, "{left:?}: {fault:?} at call {at} of {all_calls}");
+        assert_eq!(quarantine(&fresh).await.1, ["2", "3"], "{left:?}: {fault:?} at call {at}");
         assert_ledger(&fresh).await;
     }
 }

@@ -7,12 +7,23 @@ use crate::decode::columns::{Matching, by_position, match_columns};
 use crate::decode::{DecodeError, Refusal};
 use crate::schema::{Contract, CsvDialect};
 
+/// What a file begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Whatever files begin with.
+    File,
+    /// The header line, or the first record: the lines before it are not there, and how lines end is known.
+    Header { lone_returns: bool },
+}
+
 /// The first part of a file, read.
 pub(super) struct Head {
     /// Which column is which; none when the file ends before its header.
     pub(super) matching: Option<Matching>,
     /// How many fields a record has.
     pub(super) fields: usize,
+    /// The header without its line end; none in a file without one.
+    pub(super) text: Option<String>,
     /// The physical line that comes next.
     pub(super) line: i64,
 }
@@ -24,24 +35,31 @@ pub(super) fn read(
     splitter: &mut Splitter,
     feed: &mut Feed,
     limit: usize,
+    start: Start,
 ) -> Result<Head, DecodeError> {
-    splitter.lone_returns = lone_returns(feed, limit)?;
     let mut line = 1;
-    for _ in 0..dialect.skip_rows {
-        match physical_line(splitter, feed, line, limit)? {
-            Some((_, next)) => feed.position = next,
-            None => break,
+    let mut declared = None;
+    match start {
+        Start::Header { lone_returns } => splitter.lone_returns = lone_returns,
+        Start::File => {
+            splitter.lone_returns = lone_returns(feed, limit)?;
+            for _ in 0..dialect.skip_rows {
+                match physical_line(splitter, feed, line, limit)? {
+                    Some((_, next)) => feed.position = next,
+                    None => break,
+                }
+                line += 1;
+            }
+            declared = separator_line(contract, dialect, splitter, feed, line, limit)?;
+            line += i64::from(declared.is_some());
         }
-        line += 1;
     }
-    let declared = separator_line(contract, dialect, splitter, feed, line, limit)?;
-    line += i64::from(declared.is_some());
     if !dialect.header {
         let fields = contract.columns.len();
-        return Ok(Head { matching: Some(by_position(contract)), fields, line });
+        return Ok(Head { matching: Some(by_position(contract)), fields, text: None, line });
     }
     let Some(header) = header(splitter, feed, &mut line, limit)? else {
-        return Ok(Head { matching: None, fields: 1, line });
+        return Ok(Head { matching: None, fields: 1, text: None, line });
     };
     let matching = match_columns(contract, &header.names, &header.text).map_err(|mut refused| {
         refused.line = Some(header.line);
@@ -55,7 +73,7 @@ pub(super) fn read(
         }
         refused
     })?;
-    Ok(Head { matching: Some(matching), fields: header.names.len(), line })
+    Ok(Head { matching: Some(matching), fields: header.names.len(), text: Some(header.text), line })
 }
 
 /// Whether carriage returns alone end lines: the first line end of the file tells.

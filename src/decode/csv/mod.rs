@@ -15,8 +15,10 @@ use std::sync::Arc;
 use batch::{Batch, Stop};
 use chunk::{Building, Layout};
 use feed::Feed;
+use head::Start;
 use split::Splitter;
 
+use super::again::{Form, Header};
 use super::columns::Matching;
 use super::{Chunk, DecodeError, Decoder, Options, Refusal};
 use crate::error::Error;
@@ -38,6 +40,30 @@ pub fn open(
     content: Box<dyn Read + Send>,
     options: &Options,
 ) -> Result<Box<dyn Decoder>, DecodeError> {
+    begin(contract, source, content, options, Start::File)
+}
+
+/// The same for content made of a header line, if there is one, and records: nothing else is expected at its beginning.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn reopen(
+    contract: &Arc<Contract>,
+    source: &Source,
+    content: Box<dyn Read + Send>,
+    options: &Options,
+    lone_returns: bool,
+) -> Result<Box<dyn Decoder>, DecodeError> {
+    begin(contract, source, content, options, Start::Header { lone_returns })
+}
+
+fn begin(
+    contract: &Arc<Contract>,
+    source: &Source,
+    content: Box<dyn Read + Send>,
+    options: &Options,
+    start: Start,
+) -> Result<Box<dyn Decoder>, DecodeError> {
     let dialect = &source.csv;
     if !dialect.delimiter.is_ascii() || dialect.quote.is_some_and(|quote| !quote.is_ascii()) {
         let error = Error::invalid(format!("{}: the delimiter and the quote must be ASCII", contract.table));
@@ -49,7 +75,7 @@ pub fn open(
     let limit = options.record_limit.min(MAX_RECORD);
     let mut splitter = Splitter::new(dialect);
     let mut feed = Feed::new(content, options.chunk_bytes);
-    let head = head::read(contract, dialect, &mut splitter, &mut feed, limit)?;
+    let head = head::read(contract, dialect, &mut splitter, &mut feed, limit, start)?;
     let ended = head.matching.is_none();
     let matching = head.matching.unwrap_or_else(|| Matching { sources: Vec::new(), unknown: Vec::new() });
     let unknown_names = matching.unknown_names();
@@ -59,6 +85,7 @@ pub fn open(
         feed,
         layout,
         batch: Batch::default(),
+        header: head.text,
         unknown_names,
         line: head.line,
         record: 0,
@@ -74,6 +101,8 @@ struct CsvDecoder {
     feed: Feed,
     layout: Layout,
     batch: Batch,
+    /// The header line.
+    header: Option<String>,
     unknown_names: Vec<String>,
     /// The physical line that comes next.
     line: i64,
@@ -121,6 +150,10 @@ impl Decoder for CsvDecoder {
 
     fn unknown_columns(&self) -> Vec<String> {
         self.unknown_names.clone()
+    }
+
+    fn header(&self) -> Option<Header> {
+        Some(Header::new(Form::Csv, self.header.clone(), self.splitter.lone_returns))
     }
 }
 

@@ -41,6 +41,31 @@ async fn sch_01_extra_and_missing_columns_follow_the_policy() {
 }
 
 #[tokio::test]
+async fn columns_that_come_to_light_in_the_middle_of_a_file_are_added() {
+    use alluvium::pipeline::lake::Settings;
+    // More chunks than one, staged as rows and (big files) as what may be a file of the table.
+    for adopt_bytes in [1, u64::MAX / 8] {
+        let settings = Settings { memory_bytes: 4 << 20, adopt_bytes, ..Settings::default() };
+        let declared = contract("format: ndjson", &["id int64", "pad string"], "unknown_columns: add");
+        let lake = TestLake::with_settings(&[("raw/t", &declared)], settings);
+        let pad = "x".repeat(100);
+        let line = |id: u32| {
+            let late = if id >= 2500 { format!(",\"late\":\"{id}\"") } else { String::new() };
+            let later = if id >= 2900 { format!(",\"later\":{id}") } else { String::new() };
+            format!("{{\"id\":{id},\"pad\":\"{pad}\"{late}{later}}}\n")
+        };
+        lake.load("t/a.ndjson", (0..3000).map(line).collect::<String>()).await;
+        let found = rows::select(&lake.lake, "raw/t", &["id", "_row", "late", "later", "pad"]).await;
+        assert_eq!(found.len(), 3000);
+        for row in found {
+            let id: u32 = row[0].parse().unwrap();
+            let told = |from: u32| if id >= from { id.to_string() } else { "null".to_owned() };
+            assert_eq!(row, [id.to_string(), (id + 1).to_string(), told(2500), told(2900), pad.clone()]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn sch_02_a_value_of_another_type_is_refused_and_never_null() {
     let upsert =
         contract("format: csv", &["id int64 nullable: false", "v int64"], "write_mode: upsert\nprimary_key: [id]");
