@@ -3,7 +3,9 @@
 //! cargo-fuzz that call the same functions.
 //!
 //! Beyond "no panic": every record of a file is counted once, as a row or as a refused record; the books balance; and the
-//! result is the same for any size of chunks and of reads.
+//! result is the same for any size of chunks and of reads. What is kept of a record gives the same row again.
+
+mod again;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read};
@@ -125,7 +127,8 @@ fn any_size(contract: &Arc<Contract>, source: &Source, content: &[u8], sizes: u8
             ));
         }
     }
-    Ok(())
+    let options = Options { raw_columns: judge.raw_columns(), ..Options::default() };
+    again::reread(contract, source, content, &options)
 }
 
 /// Everything that a file gives, one line a record. Of a refused file only that it is refused: one that has two faults may
