@@ -20,6 +20,7 @@ mod committers;
 mod crash;
 mod delivery;
 mod demo;
+mod differential;
 mod flights;
 mod functions;
 mod fuzz;
