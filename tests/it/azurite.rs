@@ -25,7 +25,7 @@ use crate::support::contracts::{self, sales};
 use crate::support::place::Place;
 use crate::support::program::{Program, eventually};
 use crate::support::racers::start_workers;
-use crate::support::{assert_ledger, root, settle, tables};
+use crate::support::{assert_ledger, root, rounds, settle, tables};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -66,11 +66,6 @@ async fn the_demo_makes_the_same_lake_on_azurite_as_in_folders() {
     for (table, rows) in &local {
         assert_eq!(rows, &remote[table], "{table}");
     }
-}
-
-/// How often the work of the test below is done; more for a long run by hand.
-fn rounds() -> u32 {
-    std::env::var("ALLUVIUM_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -2,54 +2,53 @@
 //! host kills the handler in the middle of its work and delivers again what it was doing.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use alluvium::clock::SystemClock;
-use alluvium::queue::Queue;
+use alluvium::queue::poison;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
+use crate::support::azurite::ACCOUNT;
 use crate::support::chance::Chance;
 use crate::support::contracts::{self, sales};
 use crate::support::functions_host::{FunctionsHost, Options, lay_out};
+use crate::support::place::Place;
 use crate::support::program::{Program, assert_sales_exactly_once};
-use crate::support::{drop_file, write_contracts};
+use crate::support::rounds;
 
-const QUEUES: [&str; 2] = ["landing-events", "landing-events-poison"];
-
-/// A home on local folders with a script root, and a host's options for it.
-fn home() -> (tempfile::TempDir, Options) {
-    let home = tempfile::tempdir().unwrap();
-    write_contracts(home.path(), contracts::ALL);
-    lay_out(&home.path().join("root"), Duration::from_millis(200));
-    let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+/// A host's options for a place, with a script root in its home.
+fn host_of(place: &Place) -> Options {
+    let home = place.home.path();
+    lay_out(&home.join("root"), Duration::from_millis(200));
+    let path = |name: &str| home.join(name).to_str().unwrap().to_owned();
     let settings = [
         ("ALLUVIUM_HOME", path("")),
         ("ALLUVIUM_SCHEMAS", path("schemas")),
         ("ALLUVIUM_COMMIT_AGE", "100ms".to_owned()),
         ("ALLUVIUM_ARRIVAL_HOLD_MS", "10".to_owned()),
     ];
-    let options = Options {
-        root: home.path().join("root"),
-        settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),
-        queue: Queue::local(&home.path().join("queue"), Arc::new(SystemClock), false),
+    let settings = settings.map(|(name, value)| (name.to_owned(), value)).into_iter();
+    Options {
+        root: home.join("root"),
+        settings: settings.chain(place.variables.iter().cloned()).collect(),
+        queue: place.backends().queue(),
         timeouts: BTreeSet::new(),
         timers_every: Some(Duration::from_millis(100)),
-    };
-    (home, options)
+    }
 }
 
-fn program(home: &Path) -> Program {
-    Program::new(home).schemas(&home.join("schemas"))
+/// The queue of landed files of a place, and its poison queue.
+fn queues(place: &Place) -> [String; 2] {
+    let name = place.config().queue_name;
+    let poison = poison(&name);
+    [name, poison]
 }
 
 /// What the storage service says about a landed file, in one of the forms that it may choose.
-fn event(path: &str, form: u64) -> Vec<u8> {
-    let topic = "/subscriptions/S/resourceGroups/R/providers/Microsoft.Storage/storageAccounts/acct";
-    let subject = format!("/blobServices/default/containers/landing/blobs/{path}");
+fn event(container: &str, path: &str, form: u64) -> Vec<u8> {
+    let topic = format!("/subscriptions/S/resourceGroups/R/providers/Microsoft.Storage/storageAccounts/{ACCOUNT}");
+    let subject = format!("/blobServices/default/containers/{container}/blobs/{path}");
     let data = json!({ "api": "PutBlob", "contentLength": 9, "blobType": "BlockBlob" });
     let grid = json!({
         "topic": topic, "subject": subject, "eventType": "Microsoft.Storage.BlobCreated", "id": path, "data": data,
@@ -68,37 +67,52 @@ fn event(path: &str, form: u64) -> Vec<u8> {
 }
 
 /// Lands files of two rows each; every third event is sent twice.
-async fn land(home: &Path, queue: &Queue, files: std::ops::Range<i64>) {
+async fn land(place: &Place, files: i64) {
+    let container = place.config().azure.landing_container;
     let mut chance = Chance::new(7);
     let mut events = Vec::new();
-    for file in files {
+    for file in 0..files {
         let path = format!("sales/{file:04}.csv");
         let rows = [(file * 2, 1, "north", "1.00"), (file * 2 + 1, 2, "south", "2.00")];
-        drop_file(&home.join("landing"), &path, sales(&rows).as_bytes());
+        place.drop_file(&path, sales(&rows)).await;
         for _ in 0..=u64::from(file % 3 == 0) {
-            events.push(event(&path, chance.below(4)));
+            events.push(event(&container, &path, chance.below(4)));
         }
     }
     chance.shuffle(&mut events);
-    queue.send_all(QUEUES[0], events, Duration::ZERO).await.unwrap();
+    place.backends().queue().send_all(&queues(place)[0], events, Duration::ZERO).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_files_arrive_exactly_once_though_the_host_kills_the_handler() {
-    let (home, mut options) = home();
-    // In the thick of it each time, and once near the end.
-    options.timeouts = (1..=8).map(|kill| kill * 160).collect();
-    let queue = options.queue.clone();
-    land(home.path(), &queue, 0..1000).await;
+    arrive_exactly_once(Place::local(), 1000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_in_a_storage_account_arrive_exactly_once_though_the_host_kills_the_handler() {
+    // A thousand when there is time for more rounds.
+    arrive_exactly_once(Place::azurite().await, (200 * i64::from(rounds())).min(1000)).await;
+}
+
+/// Lands files, lets a host work on them that kills the handler eight times, and counts what arrived.
+async fn arrive_exactly_once(place: Place, files: i64) {
+    let place = place.with_contracts(contracts::ALL);
+    let mut options = host_of(&place);
+    // In the thick of it each time, and once near the end: there are four events for three files.
+    let events = usize::try_from(files).unwrap() * 4 / 3;
+    options.timeouts = (1..=8).map(|kill| kill * events / 8 - events / 100).collect();
+    land(&place, files).await;
     let host = FunctionsHost::start(options);
-    host.drained(&QUEUES).await;
+    let queues = queues(&place);
+    let queues: Vec<&str> = queues.iter().map(String::as_str).collect();
+    host.drained(&queues).await;
     assert!(host.kills() >= 7, "the handler was killed {} times only", host.kills());
     // One run of each timer's function: what a kill left between two steps, and what no event told.
     host.run_timer("reconcile").await.unwrap();
-    host.drained(&QUEUES).await;
-    settled(&host, &program(home.path()), 1000).await;
+    host.drained(&queues).await;
+    settled(&host, &place.program(), files).await;
     host.stop().await;
-    assert_sales_exactly_once(&program(home.path()), 1000);
+    assert_sales_exactly_once(&place.program(), files);
 }
 
 /// Waits until the committer has taken every file and has nothing left to do.
@@ -118,15 +132,15 @@ async fn settled(host: &FunctionsHost, program: &Program, files: i64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_host_forwards_requests_and_reads_the_log_of_a_failure() {
-    let (home, options) = home();
-    let queue = options.queue.clone();
-    let host = FunctionsHost::start(options);
+    let place = Place::local().with_contracts(contracts::ALL);
+    let [events, poison] = queues(&place);
+    let host = FunctionsHost::start(host_of(&place));
     let (status, body) = host.get("/api/status?x=1").await;
     assert_eq!(status, 200, "{body}");
     let body: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(body["tables"].as_array().unwrap().len(), contracts::ALL.len());
-    queue.send(QUEUES[0], b"b'no event'".to_vec(), Duration::ZERO).await.unwrap();
-    host.drained(&QUEUES).await;
+    place.backends().queue().send(&events, b"b'no event'".to_vec(), Duration::ZERO).await.unwrap();
+    host.drained(&[&events, &poison]).await;
     let is_failure = |line: &Value| line["level"] == "ERROR" && line["span"]["function.name"] == "ingest";
     let failures: Vec<Value> = host.log().into_iter().filter(is_failure).collect();
     assert_eq!(failures.len(), 5, "one line for each delivery");
@@ -137,7 +151,7 @@ async fn the_host_forwards_requests_and_reads_the_log_of_a_failure() {
     }
     host.run_timer("commit").await.unwrap();
     host.stop().await;
-    let ledger = program(home.path()).query("select path, status, reason, attempts from ledger");
+    let ledger = place.program().query("select path, status, reason, attempts from ledger");
     assert_eq!(ledger.len(), 1);
     assert!(ledger[0]["path"].as_str().unwrap().starts_with("unreadable-message-"), "{ledger:?}");
     assert_eq!((&ledger[0]["status"], ledger[0]["attempts"].to_string()), (&json!("failed"), "5".to_owned()));

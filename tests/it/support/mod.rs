@@ -34,6 +34,11 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// How often the work of a test is done that can be made longer by hand: `ALLUVIUM_TEST_ROUNDS`.
+pub fn rounds() -> u32 {
+    std::env::var("ALLUVIUM_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
 /// A lake on local folders that goes away with the test.
 pub struct TestLake {
     /// Holds `landing/`, `lake/` and `schemas/`.
