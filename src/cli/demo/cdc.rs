@@ -71,18 +71,14 @@ pub async fn run(context: &Context, args: &DemoArgs) -> Result<Exit> {
     }
     let mut show =
         Show::begin(ready.context, (args.files * args.rows / EVENTS_OF_A_CUSTOMER).clamp(10, 100_000)).await?;
-    match &services {
-        None => show.replay().await?,
-        Some(services) => show.follow(services).await?,
-    }
-    show.tables().await?;
-    show.quarantined().await?;
-    show.late(services.as_ref().map_or("lake", Services::prefix)).await?;
-    show.gold().await?;
-    show.host.stop().await?;
-    if let Some(services) = &services {
-        services.end().await?;
-    }
+    let shown = show.all(services.as_ref()).await;
+    let stopped = show.host.stop().await;
+    // Also after a failure: a slot that nobody reads makes the database keep its log for ever.
+    let ended = match &services {
+        None => Ok(()),
+        Some(services) => services.end().await,
+    };
+    shown.and(stopped).and(ended)?;
     home::done(&context.config.home)?;
     output::data(&look::next(&ready.shown, &look::program(), started.elapsed(), &look::OF_CHANGES))?;
     Ok(Exit::Done)
@@ -123,6 +119,18 @@ impl Show {
         output::data(&look::step("host", &format!("started in {took}; handlers in a process of their own")))?;
         let began_us = (context.clock.now() - TimeDelta::days(9)).timestamp_micros();
         Ok(Self { lake, host, producer, customers, began_us })
+    }
+
+    /// Everything that there is to see.
+    async fn all(&mut self, services: Option<&Services>) -> Result<()> {
+        match services {
+            None => self.replay().await?,
+            Some(services) => self.follow(services).await?,
+        }
+        self.tables().await?;
+        self.quarantined().await?;
+        self.late(services.map_or("lake", Services::prefix)).await?;
+        self.gold().await
     }
 
     /// The events as files.

@@ -1,171 +1,172 @@
-//! PostgreSQL -> Debezium -> Kafka -> the local host: every change that was committed, once, whatever is killed meanwhile.
+//! PostgreSQL -> Debezium -> Kafka -> the local host -> bronze, silver, history, gold: every change that was committed, once,
+//! whatever is killed meanwhile.
 
-use serde_json::{Value, json};
+use std::time::Instant;
 
+use super::shop::{Clerk, Content, MARTS, Shop, TABLES};
 use super::*;
-use crate::support::chance::Chance;
-use crate::support::program::signal;
+use crate::support::program::{Running, signal};
 
-const SCHEMA: &str = "
-create table customers (id bigint primary key, name text, email text, segment text, city text,
-    created_at timestamp, updated_at timestamp, bio text);
-create table products (id bigint primary key, sku text, name text, category text, price numeric(10,2));
-create table orders (id bigint primary key, customer_id bigint, status text, order_ts timestamp, total numeric(10,2));
-create table order_items (order_id bigint, line_no int, product_id bigint, quantity int, unit_price numeric(10,2),
-    primary key (order_id, line_no));
--- Text that does not compress is stored apart, and is not sent when it did not change.
-create function big(pages int) returns text language sql volatile as
-    $$ select string_agg(md5(random()::text), '') from generate_series(1, pages * 300) $$;
-";
-
-const TABLES: [&str; 4] = ["customers", "products", "orders", "order_items"];
-
-/// What the shop does: inserts, updates, deletes, key changes, transactions that are rolled back, big text that stays the same
-/// while its row changes.
-struct Shop {
-    chance: Chance,
-    next: u64,
+/// All that a chain consists of, and two who work in the shop.
+struct Chain<'a> {
+    services: &'a Services,
+    shop: &'a Shop<'a>,
+    world: &'a World,
+    clerks: [Clerk; 2],
+    marks: u32,
 }
 
-impl Shop {
-    fn statement(&mut self) -> String {
-        let id = self.chance.below(self.next.max(1));
-        let cents = |chance: &mut Chance| format!("{}.{:02}", chance.below(400) + 1, chance.below(100));
-        match self.chance.below(12) {
-            0..4 => {
-                let id = self.next;
-                self.next += 1;
-                let (total, price) = (cents(&mut self.chance), cents(&mut self.chance));
-                let bio = match self.chance.below(3) {
-                    0 => "big(1)",
-                    1 => "'short'",
-                    _ => "null",
-                };
-                format!(
-                    "insert into customers values ({id}, 'Né ''{id}''', 'c{id}@example.org', 'vip', 'Köln', \
-                         localtimestamp, localtimestamp, {bio});
-                     insert into products values ({id}, 'sku-{id}', E'a\\tb', 'toys', {price});
-                     insert into orders values ({id}, {id}, 'paid', localtimestamp, {total});
-                     insert into order_items select {id}, n, {id}, n, {price} from generate_series(1, 3) n;"
-                )
+impl Chain<'_> {
+    /// So many transactions, while something else happens.
+    fn work(&mut self, transactions: usize, meanwhile: impl FnOnce()) {
+        let scripts: Vec<String> = self.clerks.iter_mut().map(|clerk| clerk.script(transactions)).collect();
+        std::thread::scope(|scope| {
+            for script in &scripts {
+                scope.spawn(|| self.shop.sql(script));
             }
-            4 => format!("update customers set city = 'Bonn', updated_at = localtimestamp where id = {id};"),
-            5 => format!("update orders set status = 'shipped', total = {} where id = {id};", cents(&mut self.chance)),
-            6 => format!("update customers set bio = big(2), name = 'N' || id where id = {id};"),
-            7 => format!("delete from order_items where order_id = {id}; delete from orders where id = {id};"),
-            8 => format!("delete from customers where id = {id};"),
-            // A key that changes is a delete and an insert at one position.
-            9 => format!("update products set id = id + 1000000 where id = {id};"),
-            10 => format!("update order_items set line_no = line_no + 10, quantity = 9 where order_id = {id};"),
-            // Twice in one transaction: one time, two positions.
-            _ => format!(
-                "update customers set city = 'A' where id = {id}; update customers set city = 'B' where id = {id};"
-            ),
-        }
+            meanwhile();
+        });
     }
 
-    /// Transactions of a few statements each; every seventh is rolled back.
-    fn script(&mut self, transactions: usize) -> String {
-        let mut script = String::new();
-        for _ in 0..transactions {
-            let statements: String = (0..=self.chance.below(4)).map(|_| self.statement()).collect();
-            let end = if self.chance.below(7) == 0 { "rollback" } else { "commit" };
-            script += &format!("begin;\n{statements}\n{end};\n");
+    /// Waits until everything that was committed by now has come through. Then bronze has each of the records once, and
+    /// silver what the database has.
+    fn settle(&mut self) -> Vec<Record> {
+        self.marks += 1;
+        let key = 900_000_000 + self.marks;
+        self.shop.sql(&format!("insert into products values ({key}, 'mark', 'mark', 'toys', 1.00);"));
+        eventually(PATIENCE, "the last change that was committed is in silver", || {
+            std::thread::sleep(Duration::from_millis(100));
+            self.world.content("silver/products", &["id".to_owned()]).rows.contains(&vec![key.to_string()])
+        });
+        // Other topics may be a moment behind the one of the mark.
+        let begun = Instant::now();
+        while let Some(difference) = self.difference() {
+            assert!(begun.elapsed() < PATIENCE, "after {PATIENCE:?}: {difference}");
+            std::thread::sleep(Duration::from_millis(200));
         }
-        script
+        let changes = format!("{}.public.", self.world.prefix);
+        let records = self.services.read(|topic| topic.starts_with(&changes));
+        self.world.wait_for(&records);
+        self.world.assert_kept_once(&records);
+        records
+    }
+
+    /// The first table in which silver is not what the database has.
+    fn difference(&self) -> Option<String> {
+        TABLES.iter().find_map(|table| {
+            let theirs = self.shop.content(table);
+            let ours = self.world.content(&format!("silver/{table}"), &theirs.columns);
+            (ours != theirs).then(|| difference(table, &ours, &theirs))
+        })
     }
 }
 
-fn connector(services: &Services, database: &str, prefix: &str) -> Value {
-    let port = services.addresses()["CDC_POSTGRES"].rsplit(':').next().unwrap().split('/').next().unwrap().to_owned();
-    json!({
-        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-        "database.hostname": "127.0.0.1",
-        "database.port": port,
-        "database.user": "postgres",
-        "database.password": "",
-        "database.dbname": database,
-        "topic.prefix": prefix,
-        "plugin.name": "pgoutput",
-        "slot.name": database,
-        "publication.name": database,
-        "publication.autocreate.mode": "filtered",
-        "table.include.list": TABLES.map(|table| format!("public.{table}")).join(","),
-        "decimal.handling.mode": "string",
-        "retriable.restart.connector.wait.ms": "200",
-        "errors.max.retries": "-1",
-        "poll.interval.ms": "50",
-    })
+/// The rows that only one of two has.
+fn difference(table: &str, ours: &Content, theirs: &Content) -> String {
+    let only = |one: &Content, other: &Content| {
+        let rows = one.rows.iter().filter(|row| !other.rows.contains(row));
+        rows.take(5).map(|row| format!("{row:.200?}\n")).collect::<String>()
+    };
+    let counts = format!("{table}: {} rows, the database has {}", ours.rows.len(), theirs.rows.len());
+    format!("{counts}\nonly in the table:\n{}only in the database:\n{}", only(ours, theirs), only(theirs, ours))
 }
 
-/// Waits until Debezium has sent all that the database committed: a row of the last transaction is in its topic.
-fn wait_for_mark(services: &Services, database: &str, prefix: &str, mark: u32) {
-    let key = 900_000_000 + mark;
-    services.sql(Some(database), &format!("insert into products values ({key}, 'mark', 'mark', 'toys', 1.00);"));
-    let topic = format!("{prefix}.public.products");
-    let wanted = format!("\"id\":{key}");
-    eventually(PATIENCE, "Debezium has sent everything", || {
-        std::thread::sleep(Duration::from_millis(200));
-        services
-            .read(|name| name == topic)
-            .iter()
-            .any(|record| record.key.as_deref().is_some_and(|key| key.contains(&wanted)))
-    });
+fn kill_handler(host: &Running) {
+    let handlers = host.children("serve");
+    assert!(!handlers.is_empty(), "the handler runs");
+    handlers.into_iter().for_each(|handler| signal(handler, "KILL"));
 }
 
 #[test]
-fn every_change_of_the_database_is_in_the_table_whichever_part_is_killed() {
+fn the_tables_are_what_the_database_has_whichever_part_is_killed() {
     let services = Services::alone();
-    let world = World::new("chain");
-    let database = format!("shop{}", std::process::id());
-    services.sql(None, &format!("create database {database}"));
-    services.sql(Some(&database), SCHEMA);
-    let mut shop = Shop { chance: Chance::new(11), next: 0 };
-    let run = |shop: &mut Shop, transactions| drop(services.sql(Some(&database), &shop.script(transactions)));
+    let world = World::of_the_shop("chain");
+    let shop = Shop::made(&services);
+    let clerks = [Clerk::new(0), Clerk::new(1)];
+    let mut chain = Chain { services: &services, shop: &shop, world: &world, clerks, marks: 0 };
+
     // There before anybody looks: the snapshot.
-    run(&mut shop, 60);
-    services.connector(&database, &connector(&services, &database, &world.prefix));
+    chain.work(40, || {});
+    services.connector(&shop.database, &shop.connector(&world.prefix));
     let program = world.program(&services);
     let mut host = program.start(&["local", "--no-port"]);
-    let wait = |mark: u32| {
-        wait_for_mark(&services, &database, &world.prefix, mark);
-        let records = services.read(|topic| topic.starts_with(&world.prefix));
-        world.wait_for(&records);
-        world.assert_all_there_once(&records);
-        records
-    };
-    run(&mut shop, 100);
-    let records = wait(0);
+    chain.settle();
+    chain.work(60, || {});
+    let records = chain.settle();
     let has =
         |text: &str| records.iter().any(|record| record.value.as_deref().is_some_and(|value| value.contains(text)));
-    assert!(
-        ["\"op\":\"r\"", "\"op\":\"c\"", "\"op\":\"u\"", "\"op\":\"d\""].into_iter().all(has),
-        "all kinds of events"
-    );
+    for kind in ["r", "c", "u", "d"] {
+        assert!(has(&format!("\"op\":\"{kind}\"")), "events of all kinds: {kind}");
+    }
     assert!(has("__debezium_unavailable_value"), "big text that was not sent");
     assert!(records.iter().any(|record| record.value.is_none()), "tombstones");
 
-    for (mark, part) in [(1, "connect"), (2, "kafka")] {
-        run(&mut shop, 60);
-        services.crash(part);
-        run(&mut shop, 60);
-        wait(mark);
+    for part in ["connect", "kafka"] {
+        chain.work(60, || services.crash(part));
+        chain.settle();
     }
-    // The handler, then the committer in the middle of a run, with the host around it.
-    run(&mut shop, 60);
-    host.children("serve").into_iter().for_each(|handler| signal(handler, "KILL"));
-    run(&mut shop, 60);
-    wait(3);
-    run(&mut shop, 60);
-    let plans = || std::fs::read_dir(world.folder("_alluvium/plans/bronze/shop")).map_or(0, Iterator::count);
-    let planned = plans();
-    eventually(PATIENCE, "the committer is at work", || plans() > planned);
-    host.signal("KILL");
-    host.ended(PATIENCE);
-    drop(host);
-    run(&mut shop, 60);
-    let mut host = program.start(&["local", "--no-port"]);
-    wait(4);
+    chain.work(60, || kill_handler(&host));
+    chain.settle();
+    // The committer has a plan in its hands, and dies; then the host with all that it started.
+    for whole in [false, true] {
+        let plans = || std::fs::read_dir(world.folder("_alluvium/plans/bronze/shop")).map_or(0, Iterator::count);
+        let planned = plans();
+        chain.work(60, || eventually(PATIENCE, "the committer is at work", || plans() > planned));
+        kill_handler(&host);
+        if whole {
+            host.signal("KILL");
+            host.ended(PATIENCE);
+            chain.work(60, || {});
+            host = program.start(&["local", "--no-port"]);
+        }
+        chain.settle();
+    }
+
+    big_text_moved_to_another_key(&chain);
     host.signal("INT");
     assert_eq!(host.ended(PATIENCE), Some(0), "{}", host.printed());
+    program.ok(&["commit", "--force"]);
+    world.assert_all_there_once(&services.read(|topic| topic.starts_with(&format!("{}.public.", world.prefix))));
+    for mart in MARTS {
+        let theirs = shop.content(mart);
+        let ours = world.content(&format!("gold/{mart}"), &theirs.columns);
+        assert!(!ours.rows.is_empty() && ours == theirs, "{}", difference(mart, &ours, &theirs));
+    }
+    let tracked = ["id", "name", "email", "segment", "city"].map(str::to_owned);
+    let open = world.content("silver/customers_history", &[&tracked[..], &["is_current".to_owned()]].concat());
+    let mut open: Vec<Vec<String>> =
+        open.rows.into_iter().filter_map(|row| row.strip_suffix(&["true".to_owned()]).map(<[_]>::to_vec)).collect();
+    open.sort();
+    assert_eq!(open, world.content("silver/customers", &tracked).rows, "the open versions are the present rows");
+    program.ok(&["backfill", "--verify"]);
+    // What else Debezium sends is kept, and is no change.
+    for topic in [format!("__debezium-heartbeat.{}", world.prefix), format!("{}.transaction", world.prefix)] {
+        let kept = format!("select count(*) > 0 and count(\"table\") = 0 from bronze.shop where _topic = '{topic}'");
+        assert_eq!(program.value(&kept), "true", "{topic}");
+    }
+    assert_eq!(world.content("quarantine/bronze/shop", &["rules".to_owned()]).rows, Vec::<Vec<String>>::new());
+}
+
+/// Under the usual replica identity, PostgreSQL's log has no text that is stored apart and did not change, and what the key
+/// had before belongs to another row: such a row is in quarantine until its text is written again.
+fn big_text_moved_to_another_key(chain: &Chain<'_>) {
+    let (shop, world) = (chain.shop, chain.world);
+    let row =
+        |id: u64| format!("({id}, 'Big', 'big@example.org', 'vip', 'Ulm', localtimestamp, localtimestamp, big(1))");
+    shop.sql(&format!(
+        "insert into customers values {}; update customers set id = 500002 where id = 500001;",
+        row(500_001)
+    ));
+    let of_it = |table: &str, columns: &[&str]| {
+        let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
+        let rows = world.content(table, &columns).rows;
+        rows.into_iter().filter(|row| row[0].contains("50000")).collect::<Vec<_>>()
+    };
+    eventually(PATIENCE, "the row with the new key is in quarantine", || {
+        of_it("quarantine/silver/customers", &["key", "op", "rules"])
+            == [["{\"id\":500002}", "c", "[value_unavailable]"]]
+    });
+    assert_eq!(of_it("silver/customers", &["id"]), Vec::<Vec<String>>::new());
+    shop.sql("update customers set bio = big(1) where id = 500002;");
+    eventually(PATIENCE, "text that was written again is there", || chain.difference().is_none());
 }

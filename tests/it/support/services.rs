@@ -4,6 +4,8 @@
 //! a turn alone.
 
 use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Command;
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -90,7 +92,7 @@ impl Services {
             .unwrap_or_else(|error| panic!("psql: {error}"));
         let mut input = psql.stdin.take().unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(move || std::io::Write::write_all(&mut input, script.as_bytes()).unwrap());
+            scope.spawn(move || input.write_all(script.as_bytes()).unwrap());
             let done = psql.wait_with_output().unwrap();
             let words = String::from_utf8_lossy(&done.stderr);
             assert!(done.status.success(), "{script}\n{words}");
@@ -103,6 +105,16 @@ impl Services {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), config.to_string()).unwrap();
         run(&["connector", name, file.path().to_str().unwrap()]);
+    }
+
+    /// The names of all connectors.
+    pub fn connectors(&self) -> Vec<String> {
+        let mut peer = TcpStream::connect(self.addresses["CDC_CONNECT"].trim_start_matches("http://")).unwrap();
+        peer.write_all(b"GET /connectors HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
     }
 
     /// Makes a topic.

@@ -91,7 +91,8 @@ impl Services {
         Err(Error::unavailable(format!("psql: {}", String::from_utf8_lossy(&done.stderr).trim())).remedy(REMEDY))
     }
 
-    /// Has Debezium follow the shop's tables.
+    /// Has Debezium follow the shop's tables, and waits until it reads the database's log: what is written from then on comes
+    /// as changes, and nothing by its first look at the tables.
     ///
     /// # Errors
     /// Kafka Connect does not answer, or refuses it.
@@ -114,10 +115,23 @@ impl Services {
             "decimal.handling.mode": "string",
             "poll.interval.ms": "50",
         });
-        self.ask(reqwest::Method::PUT, "/config", Some(&config)).await
+        self.ask(reqwest::Method::PUT, "/config", Some(&config)).await?;
+        let reads = format!(
+            "do $$ begin
+               for i in 1..600 loop
+                 exit when exists (select from pg_replication_slots s join pg_stat_replication r on r.pid = s.active_pid
+                                   where s.slot_name = '{}' and r.state in ('catchup', 'streaming'));
+                 if i = 600 then raise 'Debezium does not read the log'; end if;
+                 perform pg_sleep(0.1);
+                 perform pg_stat_clear_snapshot();
+               end loop;
+             end $$;",
+            self.name
+        );
+        self.psql(&self.postgres, &reads).await.map(drop)
     }
 
-    /// Ends what the demo began: connector, slot and database. The topics stay.
+    /// Ends what the demo began, as far as it came: connector, slot and database. The topics stay.
     ///
     /// # Errors
     /// A service does not answer.
@@ -131,15 +145,16 @@ impl Services {
                  exit when not exists (select from pg_replication_slots where slot_name = '{name}' and active);
                  perform pg_sleep(0.1);
                end loop;
-               perform pg_drop_replication_slot('{name}');
+               perform pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '{name}';
              end $$;"
         );
         self.psql(&self.postgres, &drop_slot).await?;
-        self.psql(&self.postgres, &format!("drop database {name} with (force);")).await.map(drop)
+        self.psql(&self.postgres, &format!("drop database if exists {name} with (force);")).await.map(drop)
     }
 
     async fn ask(&self, method: reqwest::Method, path: &str, body: Option<&Value>) -> Result<()> {
         let url = format!("{}/connectors/{}{path}", self.connect.trim_end_matches('/'), self.name);
+        let is_end = method == reqwest::Method::DELETE;
         let mut request = self.client.request(method, url);
         if let Some(body) = body {
             request = request.json(body);
@@ -147,7 +162,7 @@ impl Services {
         let unavailable = |error: reqwest::Error| Error::unavailable("Kafka Connect").because(error).remedy(REMEDY);
         let answer = request.send().await.map_err(unavailable)?;
         let status = answer.status();
-        if status.is_success() {
+        if status.is_success() || (is_end && status == reqwest::StatusCode::NOT_FOUND) {
             return Ok(());
         }
         let words = answer.text().await.map_err(unavailable)?;
