@@ -1,10 +1,13 @@
 //! `alluvium bench`: speed and memory on this machine. Every measured run is a process of its own, in a home of its own.
 
+pub mod cdc;
+pub mod cdc_child;
 pub mod child;
 pub mod hostile;
 pub mod measure;
 pub mod memory;
 pub mod report;
+pub mod runs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +17,15 @@ use clap::{Args, Subcommand};
 use super::context::Context;
 use super::exit::Exit;
 use super::output;
-use crate::config;
 use crate::error::{Error, Result};
 use crate::generate::Trips;
 use crate::render::Output;
+use cdc::CdcArgs;
+use cdc_child::{CdcChildArgs, KeysChildArgs};
 use child::{ChildArgs, Measured, Work};
 use memory::{MemoryArgs, MemoryChildArgs};
 use report::Report;
+use runs::Runs;
 
 /// Files that are staged to compare one worker with two: enough to be steady, few enough to be quick.
 const STAGED: u64 = 40;
@@ -42,6 +47,12 @@ pub enum What {
   alluvium bench files --files 20 --rows 5000 --reps 1 -o json
   alluvium bench files --peer 'python trips_peer.py --engine pyarrow --data {data} --out {out}'")]
     Files(FilesArgs),
+    /// Change events into tables: to bronze, silver and gold, and a few changes into many keys
+    #[command(after_help = "Examples:
+  alluvium bench cdc                                     510,000 made-up events of a shop
+  alluvium bench cdc --data FOLDER --peer 'python duckdb_peer.py --data {data} --out {out}'
+  alluvium bench cdc --keys 1000000 --keys 10000000      10,000 changes of a table of so many rows, beside the other")]
+    Cdc(CdcArgs),
     /// What files of a hostile size take: more bytes, columns, text or window than memory
     #[command(after_help = "Examples:
   alluvium bench memory                                  4 GiB of each kind, made while it is read
@@ -52,6 +63,12 @@ Exit code: 0 everything was streamed within ALLUVIUM_MEMORY or refused with a li
     /// One measured run
     #[command(hide = true)]
     Child(ChildArgs),
+    /// One measured run of `cdc`
+    #[command(hide = true)]
+    CdcChild(CdcChildArgs),
+    /// One measured run of `cdc --keys`
+    #[command(hide = true)]
+    KeysChild(KeysChildArgs),
     /// One measured run of `memory`
     #[command(hide = true)]
     MemoryChild(MemoryChildArgs),
@@ -86,111 +103,61 @@ pub struct FilesArgs {
 /// A run failed.
 pub async fn run(context: &Context, args: &BenchArgs) -> Result<Exit> {
     match &args.what {
-        What::Child(args) => {
-            let measured = child::run(context, args).await?;
-            output::data(&format!("{}\n", serde_json::to_string(&measured).unwrap_or_default()))?;
-        }
+        What::Child(args) => told(&child::run(context, args).await?)?,
+        What::CdcChild(args) => told(&cdc_child::load(context, args).await?)?,
+        What::KeysChild(args) => told(&cdc_child::keys(context, args).await?)?,
+        What::Cdc(args) => cdc::run(args).await?.print(args.output)?,
         What::Files(args) => files(args).await?.print(args.output)?,
         What::Memory(args) => return memory::run(context, args).await,
-        What::MemoryChild(args) => {
-            let measured = memory::child(context, args).await?;
-            output::data(&format!("{}\n", serde_json::to_string(&measured).unwrap_or_default()))?;
-        }
+        What::MemoryChild(args) => told(&memory::child(context, args).await?)?,
     }
     Ok(Exit::Done)
+}
+
+/// What a measured run tells the one that started it.
+fn told(measured: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_string(measured).map_err(|error| Error::internal("writing figures").because(error))?;
+    output::data(&format!("{text}\n"))
 }
 
 async fn files(args: &FilesArgs) -> Result<Report> {
     let trips = Trips { files: args.files, rows: args.rows, days: (args.files / 4).max(5), seed: 7 };
     let data = prepare(&args.dir, trips)?;
     let mut report = Report::new(trips, size_of(&data)?);
-    let mut bench = Bench { dir: args.dir.clone(), data, runs: 0 };
+    let mut runs = Runs::new(&args.dir, &data);
     let steps = u64::from(args.reps) * (5 + u64::from(args.peer.is_some())) + 1;
     let bar = output::bar(steps, "measuring");
     for _ in 0..args.reps {
         // By turns, so that whatever else the machine does falls on all of them.
-        report.load.push(bench.child(Work::Load, None).await?);
+        report.load.push(child(&mut runs, &data, Work::Load, None).await?);
         bar.inc(1);
         if let Some(peer) = &args.peer {
-            report.peer.push(bench.peer(peer).await?);
+            report.peer.push(runs.peer(peer).await?);
             bar.inc(1);
         }
-        report.stage_one.push(bench.child(Work::Stage, Some(1)).await?);
+        report.stage_one.push(child(&mut runs, &data, Work::Stage, Some(1)).await?);
         bar.inc(1);
-        report.stage_two.push(bench.child(Work::Stage, Some(2)).await?);
+        report.stage_two.push(child(&mut runs, &data, Work::Stage, Some(2)).await?);
         bar.inc(1);
-        report.adopt.push(bench.child(Work::Adopt, None).await?);
+        report.adopt.push(child(&mut runs, &data, Work::Adopt, None).await?);
         bar.inc(1);
-        report.metadata.push(bench.child(Work::Metadata, None).await?);
+        report.metadata.push(child(&mut runs, &data, Work::Metadata, None).await?);
         bar.inc(1);
     }
-    report.small = Some(bench.child(Work::Small, None).await?);
+    report.small = Some(child(&mut runs, &data, Work::Small, None).await?);
     bar.finish_and_clear();
     Ok(report)
 }
 
-struct Bench {
-    dir: PathBuf,
-    data: PathBuf,
-    runs: u64,
-}
-
-impl Bench {
-    fn fresh_home(&mut self) -> Result<PathBuf> {
-        self.runs += 1;
-        let home = self.dir.join(format!("run-{}", self.runs));
-        remove(&home)?;
-        Ok(home)
+async fn child(runs: &mut Runs, data: &Path, work: Work, threads: Option<usize>) -> Result<Measured> {
+    let mut words = vec!["child".into(), work.word().into(), "--data".into(), data.as_os_str().to_owned()];
+    if let Some(threads) = threads {
+        words.extend(["--threads".into(), threads.to_string().into()]);
     }
-
-    async fn child(&mut self, work: Work, threads: Option<usize>) -> Result<Measured> {
-        let home = self.fresh_home()?;
-        let mut command = tokio::process::Command::new(config::this_program()?);
-        command.arg("bench").arg("child").arg(work.word()).arg("--data").arg(&self.data).arg("--home").arg(&home);
-        if let Some(threads) = threads {
-            command.args(["--threads", &threads.to_string()]);
-        }
-        if matches!(work, Work::Stage | Work::Adopt) {
-            command.args(["--most", &STAGED.to_string()]);
-        }
-        command.stderr(std::process::Stdio::inherit());
-        let done = command.output().await.map_err(|error| Error::from(error).within("starting a run"))?;
-        remove(&home)?;
-        if !done.status.success() {
-            return Err(Error::internal(format!("the run `{}` ended with {}", work.word(), done.status)));
-        }
-        serde_json::from_slice(&done.stdout)
-            .map_err(|error| Error::internal(format!("the run `{}` said nothing of use", work.word())).because(error))
+    if matches!(work, Work::Stage | Work::Adopt) {
+        words.extend(["--most".into(), STAGED.to_string().into()]);
     }
-
-    /// Seconds that a peer's command took.
-    async fn peer(&mut self, peer: &str) -> Result<f64> {
-        let out = self.fresh_home()?;
-        let line = peer.replace("{data}", &quoted(&self.data)).replace("{out}", &quoted(&out));
-        let started = std::time::Instant::now();
-        let mut command = tokio::process::Command::new("sh");
-        command.arg("-c").arg(&line).stdout(std::process::Stdio::null());
-        let status = command.status().await.map_err(|error| Error::from(error).within("starting the peer"))?;
-        let took = started.elapsed().as_secs_f64();
-        remove(&out)?;
-        if !status.success() {
-            return Err(Error::invalid(format!("the peer `{line}` ended with {status}"))
-                .remedy("run that line by hand and mend it"));
-        }
-        Ok(took)
-    }
-}
-
-/// A path as one word of a shell.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::from(error).within(folder.display())),
-        _ => Ok(()),
-    }
+    runs.child(&words).await
 }
 
 /// Makes the input once; a set that was made whole before is taken as it is.
@@ -234,10 +201,5 @@ mod tests {
         assert_eq!(prepare(dir.path(), trips).unwrap(), folder);
         assert_eq!(fs::read_to_string(folder.join("trips_0001.csv")).unwrap(), "kept");
         assert_eq!(size_of(&folder).unwrap(), 4 + trips.file(0).len() as u64);
-    }
-
-    #[test]
-    fn paths_are_one_word_for_the_shell() {
-        assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
     }
 }

@@ -2,6 +2,7 @@
 //! lines on every machine. A snapshot, then transactions; and what real streams have: late and repeated deliveries, changed
 //! keys, truncates, rows that rules refuse, values that are not sent, records that change nothing, lines that are no event.
 
+pub mod customers;
 mod world;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -235,11 +235,11 @@ async fn small(context: &Context) -> Result<Measured> {
     Ok(Measured { commit_s: median(took), ..Measured::default() })
 }
 
-fn whole(failures: Vec<crate::cli::ingest::FileFailure>) -> Result<()> {
+pub(super) fn whole(failures: Vec<crate::cli::ingest::FileFailure>) -> Result<()> {
     failures.first().map_or(Ok(()), |failure| Err(Error::internal(format!("{}: {}", failure.path, failure.error))))
 }
 
-async fn commit_all(lake: &Lake) -> Result<u64> {
+pub(super) async fn commit_all(lake: &Lake) -> Result<u64> {
     let mut failures = Vec::new();
     let reports = commit_until_quiet(lake, &mut failures).await?;
     whole(failures)?;
