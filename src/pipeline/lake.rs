@@ -138,6 +138,13 @@ impl Lake {
         Self { catalog: Arc::new(catalog), ..self.clone() }
     }
 
+    /// The same lake for one of `parts` pieces of work that run at once: each may use an equal share of the memory.
+    #[must_use]
+    pub fn with_share_of_memory(&self, parts: u64) -> Self {
+        let memory_bytes = self.settings.memory_bytes / parts.max(1);
+        Self { settings: Arc::new(Settings { memory_bytes, ..(*self.settings).clone() }), ..self.clone() }
+    }
+
     /// The table in `folder` (see [`crate::layout`]), opened once and kept; none when there is none yet.
     pub async fn table(&self, folder: &str) -> Result<Option<Table>> {
         if let Some(table) = self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(folder) {

@@ -18,8 +18,8 @@ use crate::schema::Contract;
 use crate::schema::lineage::{FILE, OFFSET};
 use crate::table::{DataFile, Snapshot, Writer, WriterOptions, conform};
 
-/// Rows below which one writer makes one file: two would only make two small ones.
-const ROWS_PER_WRITER: u64 = 500_000;
+/// Staged bytes below which one writer makes one file: two would only make two small ones.
+const BYTES_PER_WRITER: u64 = 64 << 20;
 
 /// Why the rows of a plan could not be written.
 #[derive(Debug)]
@@ -65,8 +65,8 @@ pub async fn add(
             }
         }
     }
-    let rows: u64 = work.iter().map(|(_, file)| file.rows).sum();
-    let writers = usize::try_from(rows / ROWS_PER_WRITER).unwrap_or(usize::MAX).clamp(1, lake.settings.threads);
+    let bytes: u64 = work.iter().map(|(_, file)| file.bytes).sum();
+    let writers = usize::try_from(bytes / BYTES_PER_WRITER).unwrap_or(usize::MAX).clamp(1, lake.settings.threads);
     let mut tasks = Vec::with_capacity(writers);
     for share in shares(work, writers) {
         let task = write_share(lake.clone(), snapshot.clone(), Arc::clone(schema), Arc::clone(plan), share, writers);
@@ -79,9 +79,9 @@ pub async fn add(
     Ok(added)
 }
 
-/// Cuts the work, in order, into shares of about the same number of rows.
+/// Cuts the work, in order, into shares of about the same number of bytes.
 fn shares(work: Vec<(usize, StagedFile)>, count: usize) -> Vec<Vec<(usize, StagedFile)>> {
-    let total: u64 = work.iter().map(|(_, file)| file.rows).sum();
+    let total: u64 = work.iter().map(|(_, file)| file.bytes).sum();
     let share = (total / count as u64).max(1);
     let mut shares: Vec<Vec<(usize, StagedFile)>> = Vec::new();
     let mut filled = 0;
@@ -90,7 +90,7 @@ fn shares(work: Vec<(usize, StagedFile)>, count: usize) -> Vec<Vec<(usize, Stage
             shares.push(Vec::new());
             filled = 0;
         }
-        filled += item.1.rows;
+        filled += item.1.bytes;
         if let Some(last) = shares.last_mut() {
             last.push(item);
         }

@@ -99,16 +99,12 @@ pub fn watermark_id(source: &TableName, table_id: &str) -> String {
 /// from a table that failed is left out: it waits. A table of changes that has much to do stops after the deadline, between
 /// two slices of it.
 pub async fn advance_each(lake: &Lake, deadline: Option<DateTime<Utc>>) -> Vec<(TableName, Result<Advanced>)> {
+    let mut of_changes = changes::advance_all(lake, deadline).await;
     let mut stopped: BTreeSet<TableName> = BTreeSet::new();
     let mut outcomes = Vec::new();
     for contract in lake.catalog.tables() {
-        if let Some(source) = contract.sources().into_iter().find(|source| stopped.contains(*source)) {
-            tracing::warn!(table.name = %contract.table, "waits for {source}");
-            stopped.insert(contract.table.clone());
-            continue;
-        }
-        if contract.changes().is_some() {
-            match changes::advance(lake, contract, deadline).await {
+        if let Some(outcome) = of_changes.remove(&contract.table) {
+            match outcome {
                 Ok(advanced) => {
                     outcomes.extend(advanced.into_iter().map(|advanced| (advanced.table.clone(), Ok(advanced))))
                 }
@@ -119,6 +115,11 @@ pub async fn advance_each(lake: &Lake, deadline: Option<DateTime<Utc>>) -> Vec<(
             }
         }
         if contract.derivation().is_none() {
+            continue;
+        }
+        if let Some(source) = contract.sources().into_iter().find(|source| stopped.contains(*source)) {
+            tracing::warn!(table.name = %contract.table, "waits for {source}");
+            stopped.insert(contract.table.clone());
             continue;
         }
         let outcome = advance(lake, contract).await;

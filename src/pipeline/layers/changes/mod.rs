@@ -16,13 +16,18 @@ mod gather;
 mod target;
 mod verify;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::{FutureExt, StreamExt, stream};
 
 use super::{ATTEMPTS, Advanced, Mode};
 use crate::change::image::Images;
 use crate::change::walk::{HistoryShape, Shape};
 use crate::error::{Error, Result};
 use crate::layout;
+use crate::name::TableName;
 use crate::pipeline::lake::Lake;
 use crate::schema::arrow::stored_schema;
 use crate::schema::{ChangeSource, Contract};
@@ -38,6 +43,9 @@ const QUIET: i64 = 32;
 /// the upkeep keeps what bronze removed until its slowest reader has seen that.
 const QUIET_FOR: TimeDelta = TimeDelta::hours(1);
 
+/// Memory from which on a table of changes is worth an own share of it. With less, one is worked on at a time.
+const SHARE: u64 = 256 << 20;
+
 /// One table of changes at work.
 struct Work<'a> {
     lake: &'a Lake,
@@ -45,7 +53,7 @@ struct Work<'a> {
     source: &'a ChangeSource,
     history: Option<&'a Contract>,
     shape: Shape,
-    images: std::sync::Arc<Images>,
+    images: Arc<Images>,
 }
 
 /// How far a step came.
@@ -54,6 +62,21 @@ enum Step {
     Done(Vec<Advanced>, bool),
     /// Another writer was quicker.
     Again(Error),
+}
+
+/// Brings all tables of changes to the newest version of bronze, as far as the time allows: several at once where cores and
+/// memory are enough, each with its share of the memory. They are made from tables that files or streams feed, and from
+/// nothing else: none waits for another.
+pub async fn advance_all(lake: &Lake, deadline: Option<DateTime<Utc>>) -> BTreeMap<TableName, Result<Vec<Advanced>>> {
+    let contracts: Vec<_> = lake.catalog.tables().iter().filter(|contract| contract.changes().is_some()).collect();
+    let shares = usize::try_from(lake.settings.memory_bytes / SHARE).unwrap_or(usize::MAX);
+    let at_once = lake.settings.threads.min(shares).clamp(1, contracts.len().max(1));
+    let lake = lake.with_share_of_memory(at_once as u64);
+    let advance_one = |contract: &'_ Arc<Contract>| {
+        let (lake, contract) = (lake.clone(), Arc::clone(contract));
+        async move { (contract.table.clone(), advance(&lake, &contract, deadline).await) }.boxed()
+    };
+    stream::iter(contracts).map(advance_one).buffer_unordered(at_once).collect().await
 }
 
 /// Brings a table of changes, its history and its quarantine to the newest version of bronze, slice by slice, as far as the
@@ -161,7 +184,7 @@ impl<'a> Work<'a> {
             history: history_shape
                 .map(|(contract, spec)| HistoryShape { columns: stored_schema(contract), track: spec.track.clone() }),
         };
-        let images = std::sync::Arc::new(Images::new(contract)?);
+        let images = Arc::new(Images::new(contract)?);
         Ok(Self { lake, contract, source, history, shape, images })
     }
 
@@ -181,7 +204,7 @@ impl<'a> Work<'a> {
 
     /// Bytes of changes that are held at once.
     fn held_bytes(&self) -> usize {
-        // Beside them stand their copy in order, what they come to, and what the writers hold.
-        usize::try_from((self.lake.settings.memory_bytes / 6).min(512 << 20)).unwrap_or(usize::MAX)
+        // Beside them stand their copy in order, and what they come to.
+        usize::try_from((self.lake.settings.memory_bytes / 3).min(512 << 20)).unwrap_or(usize::MAX)
     }
 }
