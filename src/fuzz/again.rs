@@ -31,8 +31,11 @@ pub(super) fn reread(contract: &Arc<Contract>, source: &Source, content: &[u8], 
     Err(format!("records give\n{wanted:#?}\nin their file, and by themselves under {header:?}\n{found:#?}"))
 }
 
-/// The rows of a file as text, and all its records; none when it is refused.
-fn everything(decoder: &mut dyn Decoder) -> Result<Option<(Vec<String>, Vec<Kept>)>, String> {
+/// The rows of a file as text, and all its records.
+type Everything = (Vec<String>, Vec<Kept>);
+
+/// All of a file; none when it is refused.
+fn everything(decoder: &mut dyn Decoder) -> Result<Option<Everything>, String> {
     let (mut rows, mut kept) = (Vec::new(), Vec::new());
     loop {
         let chunk = match decoder.next_chunk() {

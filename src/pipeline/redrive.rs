@@ -140,7 +140,7 @@ impl Redriving<'_> {
         let _staging = self.lake.in_flight.enter(of).await;
         let scope =
             Scope { batch_id: of.clone(), records: Some(Arc::new(waiting.records.clone())), dry_run: self.dry_run };
-        let read = match self.from_quarantine(source, waiting, scope.clone(), kept).await {
+        let read = match self.read_from_quarantine(source, waiting, scope.clone(), kept).await {
             // What the file's content is was found out when it was there.
             Ok(read) => Read { sha256: sha256(source, self.known), ..read },
             Err(Hindrance::Failed(error)) => return Err(error),
@@ -173,7 +173,7 @@ impl Redriving<'_> {
         Ok(answer(action, cured, None))
     }
 
-    async fn from_quarantine(
+    async fn read_from_quarantine(
         &self,
         source: &FileVersion,
         waiting: &Waiting,

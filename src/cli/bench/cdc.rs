@@ -141,6 +141,9 @@ fn events_bytes(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
+/// One figure of a run.
+type Figure = fn(&Loaded) -> f64;
+
 impl Report {
     /// Prints the figures.
     ///
@@ -160,7 +163,7 @@ impl Report {
         }
     }
 
-    fn loaded(&self, of: fn(&Loaded) -> f64) -> f64 {
+    fn loaded(&self, of: Figure) -> f64 {
         median(self.loads.iter().map(of))
     }
 
@@ -176,7 +179,7 @@ impl Report {
                 let megabytes = self.bytes as f64 / 1e6 / seconds.max(1e-9);
                 Some(format!("{:.0} thousand events/s, {megabytes:.0} MB/s", events / 1e3))
             };
-            let steps: [(&str, fn(&Loaded) -> f64); 4] = [
+            let steps: [(&str, Figure); 4] = [
                 ("staged", |run| run.staged_s),
                 ("to bronze", |run| run.bronze_s),
                 ("to silver, history, quarantine", |run| run.silver_s),
