@@ -18,15 +18,20 @@ use object_store::{
 use crate::error::{Error, Result};
 use crate::store::Store;
 
-/// The log of a table, over our own object store.
-pub(super) struct Log {
-    pub(super) store: Arc<dyn LogStore>,
+/// The log of a table as `deltalake` works with it, over our own object store.
+#[derive(Debug)]
+pub struct Log {
+    /// What `deltalake` opens a table of. Commits that it makes through this do not keep the commit rule.
+    pub store: Arc<dyn LogStore>,
     failed: Arc<AtomicBool>,
 }
 
 impl Log {
     /// The log of the table in `folder`.
-    pub(super) fn new(store: &Store, folder: &str) -> Result<Self> {
+    ///
+    /// # Errors
+    /// The folder is no path.
+    pub fn new(store: &Store, folder: &str) -> Result<Self> {
         // A made-up root: the log store finds every object by its path below the lake, whatever the real address is.
         let url = url::Url::parse("alluvium://lake/")
             .and_then(|root| root.join(&format!("{folder}/")))

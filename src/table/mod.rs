@@ -43,6 +43,7 @@ mod write;
 
 pub use compact::{CompactOptions, CompactReport, compact};
 pub use conform::conform;
+pub use logstore::Log;
 pub use upkeep::{LogFile, LogKind};
 pub use write::{Writer, WriterOptions};
 

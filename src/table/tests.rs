@@ -13,7 +13,6 @@ use super::*;
 use crate::clock::{Clock, ManualClock};
 
 mod data;
-mod delta_rs;
 mod faults;
 mod log;
 
@@ -62,10 +61,6 @@ fn ints(values: impl IntoIterator<Item = i64>) -> ArrayRef {
 impl Lake {
     async fn table(&self, fields: Vec<Field>, partition_by: &[&str]) -> Table {
         Table::create(&self.store, "raw/t", &spec(fields, partition_by)).await.unwrap()
-    }
-
-    async fn table_in(&self, folder: &str, fields: Vec<Field>) -> Table {
-        Table::create(&self.store, folder, &spec(fields, &[])).await.unwrap()
     }
 
     async fn files(&self, snapshot: &Snapshot, batches: &[RecordBatch]) -> Vec<DataFile> {

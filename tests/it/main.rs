@@ -19,6 +19,7 @@ mod command_line;
 mod committers;
 mod crash;
 mod delivery;
+mod delta_rs;
 mod demo;
 mod differential;
 mod flights;
