@@ -72,6 +72,9 @@ pub struct Config {
     pub handler_port: Option<u16>,
     /// Whether `serve` ends when its standard input closes.
     pub leash: bool,
+    /// The call to storage or queue before which this process kills itself: in builds for tests alone.
+    #[cfg(feature = "mutations")]
+    pub dies_at: Option<u64>,
     /// Values as they were given, by name.
     given: BTreeMap<String, Secret>,
 }
@@ -127,6 +130,8 @@ impl Config {
             log: values.parsed("ALLUVIUM_LOG", parse_filter)?,
             handler_port: values.optional("FUNCTIONS_CUSTOMHANDLER_PORT", parse_port)?,
             leash: values.parsed("ALLUVIUM_LEASH", parse_switch)?,
+            #[cfg(feature = "mutations")]
+            dies_at: values.optional("ALLUVIUM_TEST_DIES_AT", parse_positive)?,
             given: BTreeMap::new(),
         };
         Ok(Self { given, ..config })

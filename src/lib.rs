@@ -8,7 +8,7 @@
 //! | 0 words | [`error`] [`clock`] [`name`] [`secret`] [`safeguard`] | kinds of trouble, the only time and chance, parsed names, values nobody prints, what a test may take away |
 //! | 1 contract | [`schema`] [`catalog`] | what a table is, who feeds whom; every mistake with its place |
 //! | 2 rules | [`arithmetic`] [`cast`] [`decode`] [`change`] [`quality`] [`quarantine`] [`lineage`] [`transform`] [`infer`] [`offsets`] [`manifest`] [`layout`] [`event`] | text to value, bytes to records, rules, what SQL does with a row and with a sum, stored formats, every path; pure, no I/O |
-//! | 3 storage | [`store`] [`landing`] [`queue`] [`table`] [`azure`] | put-if-absent, reading at one version, Delta's log and files, the account and its rights |
+//! | 3 storage | [`store`] [`landing`] [`queue`] [`table`] [`azure`] [`faults`] | put-if-absent, reading at one version, Delta's log and files, the account and its rights, what a test lets happen to a call |
 //! | 4 pipeline | [`pipeline`] | stage, plan, commit, settle, layers: the exactly-once protocol, one file a step |
 //! | 5 service | [`config`] [`telemetry`] [`app`] [`doctor`] [`http`] | settings, logs, the parts put together, the custom handler |
 //! | 6 edges | [`local`] [`cli`] [`render`] [`generate`] [`fuzz`] [`selftest`] | the local host, the commands, what people read, the demo's data, what no bytes and no faults may do |
@@ -30,6 +30,7 @@ pub mod decode;
 pub mod doctor;
 pub mod error;
 pub mod event;
+pub mod faults;
 pub mod fuzz;
 pub mod generate;
 pub mod http;

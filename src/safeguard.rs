@@ -30,11 +30,13 @@ pub enum Safeguard {
     WatermarkWithRows,
     /// A vacuum commits a fence before it decides what to delete.
     VacuumFence,
+    /// A landed file is read at the version that its batch is named by.
+    EtagPin,
 }
 
 impl Safeguard {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::SnapshotPlusOne,
         Self::CreateEmptyFirst,
         Self::SettleBeforePlan,
@@ -48,6 +50,7 @@ impl Safeguard {
         Self::IntervalSets,
         Self::WatermarkWithRows,
         Self::VacuumFence,
+        Self::EtagPin,
     ];
 
     /// Its name.
@@ -67,6 +70,7 @@ impl Safeguard {
             Self::IntervalSets => "interval-sets",
             Self::WatermarkWithRows => "watermark-with-rows",
             Self::VacuumFence => "vacuum-fence",
+            Self::EtagPin => "etag-pin",
         }
     }
 
@@ -87,6 +91,7 @@ impl Safeguard {
             Self::IntervalSets => "pieces that overlap double events",
             Self::WatermarkWithRows => "a derived table says that it has what it lacks",
             Self::VacuumFence => "a committer that slept adds a file that was vacuumed",
+            Self::EtagPin => "rows of a file that is overwritten while it is read come under two versions",
         }
     }
 }

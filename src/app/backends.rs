@@ -10,6 +10,8 @@ use crate::clock::Clock;
 use crate::config::{Backend, Config};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Scope;
+#[cfg(feature = "mutations")]
+use crate::faults::{Script, store::FaultyStore};
 use crate::landing::Landing;
 use crate::pipeline::lake::Lake;
 use crate::queue::Queue;
@@ -22,6 +24,9 @@ pub struct Backends {
     config: Arc<Config>,
     clock: Arc<dyn Clock>,
     account: Option<Account>,
+    /// What ends this process in the middle of its work: in builds for tests alone.
+    #[cfg(feature = "mutations")]
+    end: Option<Arc<Script>>,
 }
 
 impl Backends {
@@ -32,7 +37,13 @@ impl Backends {
     pub fn open(config: &Config, clock: Arc<dyn Clock>) -> Result<Self> {
         let is_azure = [config.storage_backend, config.queue_backend].contains(&Backend::Azure);
         let account = is_azure.then(|| Account::open(&config.azure.account, Arc::clone(&clock))).transpose()?;
-        Ok(Self { config: Arc::new(config.clone()), clock, account })
+        Ok(Self {
+            config: Arc::new(config.clone()),
+            clock,
+            account,
+            #[cfg(feature = "mutations")]
+            end: config.dies_at.map(Script::killing),
+        })
     }
 
     /// The configuration.
@@ -54,6 +65,14 @@ impl Backends {
     /// The queues.
     #[must_use]
     pub fn queue(&self) -> Queue {
+        #[cfg(feature = "mutations")]
+        if let Some(end) = &self.end {
+            return self.plain_queue().behind(Arc::clone(end) as Arc<dyn crate::queue::Gate>);
+        }
+        self.plain_queue()
+    }
+
+    fn plain_queue(&self) -> Queue {
         match self.account().filter(|_| self.config.queue_backend == Backend::Azure) {
             Some(account) => Queue::azure(account.clone()),
             None => Queue::local(&self.config.queue_folder(), Arc::clone(&self.clock), self.config.fsync),
@@ -86,8 +105,14 @@ impl Backends {
                 Store::over(Arc::new(PrefixStore::new(blobs, path)), url, None)
             }
         };
-        let store = store.with_clock(Arc::clone(&self.clock));
-        Ok(if self.config.fsync { store.durable() } else { store })
+        let store = if self.config.fsync { store.durable() } else { store };
+        #[cfg(feature = "mutations")]
+        if let Some(end) = &self.end {
+            let url = store.url().clone();
+            let store = Store::over(Arc::new(FaultyStore::over(store.object_store(), end)), url, None);
+            return Ok(store.with_clock(Arc::clone(&self.clock)));
+        }
+        Ok(store.with_clock(Arc::clone(&self.clock)))
     }
 
     /// Whether the lake's container is there and answers; a local folder needs no asking.

@@ -4,16 +4,16 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::mpsc;
 
 use super::certificate::{Certificate, Covered};
 use super::chance::Chance;
-use super::faults::{Fault, Kind};
 use super::ground::{Ground, Opened};
 use super::point::{Baseline, Finding, Point, Ran, baseline, check};
 use super::scenario::SCENARIOS;
 use crate::error::{Error, Result};
+use crate::faults::{Fault, Kind};
 use crate::safeguard::Safeguard;
 
 /// Findings after which a run ends: what is wrong is known by then.
@@ -61,7 +61,7 @@ struct Work {
     baselines: Vec<Option<Baseline>>,
     points: Vec<Point>,
     next: AtomicUsize,
-    plots: Arc<AtomicU64>,
+    plots: AtomicU64,
 }
 
 /// Runs the matrix. `progress` is told after each point.
@@ -70,12 +70,7 @@ struct Work {
 /// A scenario does not work although nothing is wrong, or the ground cannot be used. What the faults break is in the
 /// certificate.
 pub async fn run(ground: &Ground, options: &Options, mut progress: impl FnMut(Progress)) -> Result<Certificate> {
-    let plots = Arc::new(AtomicU64::new(1));
-    let work = {
-        let (ground, options, plots) = (ground.clone(), options.clone(), Arc::clone(&plots));
-        on_a_thread(move |runtime| runtime.block_on(prepare(ground, options, plots))).await??
-    };
-    let work = Arc::new(work);
+    let work = Arc::new(prepare(ground, options).await?);
     let of = work.points.len();
     let (send, mut results) = mpsc::unbounded_channel();
     for _ in 0..options.threads.clamp(1, of.max(1)) {
@@ -137,17 +132,26 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     runtime.map_err(|error| Error::from(error).within("starting a thread"))
 }
 
-async fn prepare(ground: Ground, options: Options, plots: Arc<AtomicU64>) -> Result<Work> {
-    let opened = ground.open()?;
+async fn prepare(ground: &Ground, options: &Options) -> Result<Work> {
+    let plots = AtomicU64::new(1);
+    let wanted = |scenario: &usize| options.scenarios.is_empty() || options.scenarios.contains(scenario);
+    let scenarios = (0..SCENARIOS.len()).filter(wanted).map(|scenario| {
+        let (ground, plot) = (ground.clone(), plots.fetch_add(1, Ordering::SeqCst));
+        on_a_thread(move |runtime| {
+            let calm = runtime.block_on(async { Box::pin(baseline(&ground.open()?, plot, scenario)).await });
+            calm.map(|calm| (scenario, calm))
+        })
+    });
+    let calm: Vec<(usize, Baseline)> = stream::iter(scenarios)
+        .buffered(options.threads.max(1))
+        .map(|outcome| outcome.and_then(|calm| calm))
+        .try_collect()
+        .await?;
     let mut baselines: Vec<Option<Baseline>> = vec![None; SCENARIOS.len()];
     let mut points = Vec::new();
-    for (scenario, slot) in baselines.iter_mut().enumerate() {
-        if !options.scenarios.is_empty() && !options.scenarios.contains(&scenario) {
-            continue;
-        }
-        let calm = Box::pin(baseline(&opened, plots.fetch_add(1, Ordering::SeqCst), scenario)).await?;
-        points.extend(points_of(scenario, &calm, &options));
-        *slot = Some(calm);
+    for (scenario, calm) in calm {
+        points.extend(points_of(scenario, &calm, options));
+        baselines[scenario] = Some(calm);
     }
     if let Some(wanted) = options.points {
         Chance::new(options.seed).shuffle(&mut points);
@@ -158,6 +162,7 @@ async fn prepare(ground: Ground, options: Options, plots: Arc<AtomicU64>) -> Res
         // What a late call breaks is healed by nothing that comes after it: it is found soonest.
         points.sort_by_key(|point| (point.fault != Fault::None, std::cmp::Reverse(point.call)));
     }
+    let (ground, options) = (ground.clone(), options.clone());
     Ok(Work { ground, options, baselines, points, next: AtomicUsize::new(0), plots })
 }
 
@@ -171,7 +176,7 @@ fn points_of(scenario: usize, calm: &Baseline, options: &Options) -> Vec<Point> 
             continue;
         }
         let is_wanted = |kind: Kind| options.kinds.is_empty() || options.kinds.contains(&kind);
-        let fitting = calm.calls.iter().zip(1..).filter(|(kind, _)| fault.fits(**kind) && is_wanted(**kind));
+        let fitting = calm.calls.iter().zip(1..).filter(|(call, _)| fault.fits(**call) && is_wanted(call.kind));
         points.extend(fitting.map(|(_, call)| Point { scenario, call, fault }));
     }
     points

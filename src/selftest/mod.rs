@@ -5,8 +5,8 @@
 //! ```text
 //! scenario   contracts and steps: files land, streams deliver, functions are called
 //! world      what outlives processes: lake, landing zone, queue, time
-//! process    the functions, called as the host calls them, over a store and a queue whose calls meet a ...
-//! script     ... that counts them and lets a fault fall on one
+//! process    the functions, called as the host calls them, over a store and a queue whose calls meet ...
+//! faults     ... a script, which counts them and lets a fault fall on one (`crate::faults`)
 //! point      scenario x call x fault: run, then compare with the run without faults
 //! matrix     all points, or a sample; certificate: what they prove
 //! ```
@@ -16,7 +16,6 @@
 pub mod certificate;
 pub mod chance;
 pub mod changes;
-pub mod faults;
 pub mod ground;
 mod invariants;
 pub mod matrix;
@@ -26,6 +25,5 @@ pub mod process;
 pub mod same;
 pub mod scenario;
 pub mod soak;
-pub mod store;
 pub mod times;
 pub mod world;

@@ -1,8 +1,8 @@
 //! Which scenario and which faults show that a safeguard is needed: the smallest that do.
 
-use super::faults::{Fault, Kind};
 use super::scenario::{SCENARIOS, Scenario};
 use crate::error::Result;
+use crate::faults::{Fault, Kind};
 use crate::safeguard::Safeguard;
 
 /// A scenario, and a fault that falls on some of its calls.
@@ -44,6 +44,7 @@ pub const fn witness(safeguard: Safeguard) -> Witness {
         Safeguard::IntervalSets => ("stream", Fault::Refused, Kind::Create),
         Safeguard::WatermarkWithRows => ("layers", Fault::DeadBefore, Kind::Create),
         Safeguard::VacuumFence => ("append", Fault::Asleep, Kind::Create),
+        Safeguard::EtagPin => ("growth", Fault::Landing, Kind::Read),
     };
     Witness { scenario, fault, kind }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::faults::{Fault, Kind, Meanwhile, Script};
 use super::ground::Opened;
 use super::invariants;
 use super::same::{Differences, Picture};
 use super::scenario::{SCENARIOS, Scenario};
 use super::world::World;
 use crate::error::{Error, Result};
+use crate::faults::{Call, Fault, Kind, Meanwhile, Script};
 use crate::http::Function;
 use crate::safeguard::Safeguard;
 
@@ -91,8 +91,8 @@ pub struct Baseline {
     pub done: Picture,
     /// The tables after the nights that follow.
     pub later: Picture,
-    /// What each call does, in order.
-    pub calls: Vec<Kind>,
+    /// The calls, in order.
+    pub calls: Vec<Call>,
 }
 
 /// What was found wrong about one point.
@@ -197,6 +197,7 @@ fn prepare(
         Fault::Overtaken | Fault::OvertakenAfter => Some(Box::pin(finish_all(Arc::clone(&world)))),
         Fault::HalfOvertaken => Some(Box::pin(finish_but_delete(Arc::clone(&world)))),
         Fault::Asleep => Some(Box::pin(only_upkeep(Arc::clone(&world)))),
+        Fault::Landing => Some(Box::pin(only_producers(Arc::clone(&world)))),
         _ => None,
     };
     let script = Script::with_others(point.call, point.fault, meanwhile);
@@ -236,6 +237,12 @@ async fn only_upkeep(world: Arc<World>) {
     }
 }
 
+/// The files that land next, and nothing else.
+async fn only_producers(world: Arc<World>) {
+    // Storage that cannot be written to is met again by whoever finishes the run.
+    drop(world.land_now().await);
+}
+
 #[derive(Default)]
 struct Notes {
     broken: Vec<String>,
@@ -244,7 +251,7 @@ struct Notes {
 struct Seen {
     done: Picture,
     later: Picture,
-    calls: Vec<Kind>,
+    calls: Vec<Call>,
 }
 
 /// The whole run: a process goes through the steps until its fault ends it; another one finishes the work; everything is

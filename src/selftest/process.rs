@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::faults::Script;
 use super::world::{VISIBILITY, World};
 use crate::app::announce;
 use crate::error::{Error, Result};
 use crate::event::{self, Item};
+use crate::faults::Script;
 use crate::http::Function;
 use crate::pipeline::backfill::{BackfillOptions, backfill};
 use crate::pipeline::commit::{CommitOptions, commit};
@@ -37,6 +37,11 @@ impl Process {
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.script.is_dead()
+    }
+
+    /// What happens next, but for what it does itself, is that a file lands, or something else.
+    pub(super) fn before_landing(&self, is_it: bool) {
+        self.script.before_landing(is_it);
     }
 
     /// Calls a function whose failure is no news: its trigger comes again. When the process dies, nothing of it goes on.

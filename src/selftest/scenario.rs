@@ -50,7 +50,7 @@ pub struct Scenario {
 }
 
 /// All scenarios, in the order of their numbers.
-pub const SCENARIOS: [Scenario; 12] = [
+pub const SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "append",
         about: "files are appended",
@@ -151,6 +151,14 @@ pub const SCENARIOS: [Scenario; 12] = [
         settings: |usual| usual,
         steps: correction,
         rows: &[("raw/sales", 1)],
+    },
+    Scenario {
+        name: "growth",
+        about: "a file is overwritten by a longer one while it is being read, and every version stays",
+        contracts: || vec![raw("on_overwrite: append\n")],
+        settings: |usual| usual,
+        steps: growth,
+        rows: &[("raw/sales", 3)],
     },
 ];
 
@@ -288,6 +296,16 @@ fn correction() -> Vec<Step> {
     let mut steps = vec![land("sales/a.csv", &[(1, 1, "north", "1.00"), (2, 1, "south", "2.00")])];
     steps.push(Step::Call(Function::Ingest));
     steps.push(land("sales/a.csv", &[(1, 1, "north", "1.50")]));
+    steps.extend(ingest_and_commit());
+    steps
+}
+
+/// The first version brings no row, so nothing depends on whether it was read. It is as long as the header and the first
+/// record of the second: whoever reads it without being sure of the version has that record, under the wrong name.
+fn growth() -> Vec<Step> {
+    let mut steps = vec![land("sales/a.csv", &[(1, 1, "north", "-1.00")])];
+    steps.push(Step::Call(Function::Ingest));
+    steps.push(land("sales/a.csv", &[(1, 1, "north", "10.00"), (2, 1, "south", "2.00"), (3, 1, "south", "3.00")]));
     steps.extend(ingest_and_commit());
     steps
 }

@@ -10,7 +10,6 @@ use chrono::TimeDelta;
 use serde::Serialize;
 
 use super::chance::Chance;
-use super::faults::{Fault, Script};
 use super::ground::{Ground, Opened};
 use super::invariants;
 use super::process::Process;
@@ -18,6 +17,7 @@ use super::same::Picture;
 use super::scenario::{Scenario, sales};
 use super::world::World;
 use crate::error::Result;
+use crate::faults::{Fault, Script};
 use crate::http::Function;
 
 /// Paths that files come under: few, so that many are overwritten.

@@ -10,16 +10,16 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use url::Url;
 
-use super::faults::Script;
 use super::ground::Plot;
 use super::process::Process;
 use super::scenario::{Piece, Scenario, Step};
-use super::store::FaultyStore;
 use super::times::TimedStore;
 use crate::catalog::Catalog;
 use crate::clock::{Clock, ManualClock};
 use crate::error::{Error, Result};
 use crate::event::{self, Scope};
+use crate::faults::Script;
+use crate::faults::store::FaultyStore;
 use crate::http::Function;
 use crate::landing::Landing;
 use crate::manifest::FileVersion;
@@ -232,6 +232,7 @@ impl World {
         while !process.is_dead()
             && let Some(step) = self.steps.get(self.cursor.fetch_add(1, Ordering::SeqCst))
         {
+            process.before_landing(self.landing_next().is_some());
             match step {
                 Step::Land(path, content) => self.land(path, content.as_bytes()).await?,
                 Step::Litter(path) => {
@@ -256,6 +257,23 @@ impl World {
         Ok(())
     }
 
+    /// What lands next, if that is what comes next.
+    fn landing_next(&self) -> Option<(&str, &str)> {
+        match self.steps.get(self.cursor.load(Ordering::SeqCst)) {
+            Some(Step::Land(path, content)) => Some((path, content)),
+            _ => None,
+        }
+    }
+
+    /// Producers do not wait for anybody: what lands next lands now.
+    pub(super) async fn land_now(&self) -> Result<()> {
+        while let Some((path, content)) = self.landing_next() {
+            self.cursor.fetch_add(1, Ordering::SeqCst);
+            self.land(path, content.as_bytes()).await?;
+        }
+        Ok(())
+    }
+
     /// Processes that nothing happens to read all files that wait.
     async fn until_read(self: &Arc<Self>) -> Result<()> {
         let process = self.process(Script::calm(None))?;
@@ -263,7 +281,7 @@ impl World {
             if self.plot.queue.depth(self.queue_name()).await?.total() == 0 {
                 return Ok(());
             }
-            self.pass_visibility().await;
+            self.pass_visibility().await?;
             process.invoke(Function::Ingest).await?;
         }
         Err(Error::internal("landed files are never read"))
@@ -276,7 +294,7 @@ impl World {
     pub(super) async fn finish(self: &Arc<Self>, process: &Process) -> Result<()> {
         self.take_steps(process).await?;
         for _ in 0..LOOKS {
-            self.pass_visibility().await;
+            self.pass_visibility().await?;
             for function in [Function::Ingest, Function::CdcKafka] {
                 process.invoke(function).await?;
             }
@@ -290,11 +308,12 @@ impl World {
     }
 
     /// Time passes until what was received and not deleted is visible again.
-    async fn pass_visibility(&self) {
+    async fn pass_visibility(&self) -> Result<()> {
         self.time().advance(TimeDelta::seconds(3));
-        if self.plot.has_its_own_time {
+        if self.plot.has_its_own_time && self.plot.queue.depth(self.queue_name()).await?.hidden > 0 {
             tokio::time::sleep(VISIBILITY / 4).await;
         }
+        Ok(())
     }
 
     /// Nights: what has to wait for its time is done, days apart.

@@ -1,9 +1,9 @@
 //! Two committers at once, each a process of its own as far as memory goes: no duplicate, no loss.
 
 use alluvium::event::FileEvent;
+use alluvium::faults::Fault;
 use alluvium::pipeline::ingest::ingest;
 use alluvium::pipeline::lake::{Lake, Settings};
-use alluvium::selftest::faults::Fault;
 
 use crate::support::contracts::{self, sales};
 use crate::support::racers::{Committers, start_workers};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use alluvium::clock::{Clock as _, SystemClock};
-use alluvium::selftest::faults::Fault;
+use alluvium::faults::Fault;
 use alluvium::selftest::ground::Ground;
 use alluvium::selftest::matrix::{Options, run};
 use alluvium::selftest::point::Point;

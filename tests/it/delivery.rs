@@ -5,11 +5,11 @@ use std::sync::{Arc, LazyLock};
 
 use alluvium::error::Directive;
 use alluvium::event::FileEvent;
+use alluvium::faults::Fault;
 use alluvium::pipeline::commit::{CommitOptions, commit};
 use alluvium::pipeline::ingest::ingest;
 use alluvium::pipeline::lake::{Lake, Settings};
 use alluvium::pipeline::reconcile;
-use alluvium::selftest::faults::Fault;
 use proptest::prelude::*;
 
 use crate::support::contracts::sales;

@@ -28,6 +28,8 @@ mod fuzz;
 mod invocations;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(feature = "mutations")]
+mod kills;
 mod late;
 mod local_host;
 mod maintain;

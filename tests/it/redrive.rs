@@ -5,12 +5,12 @@ mod kept;
 use std::sync::Arc;
 
 use alluvium::event::FileEvent;
+use alluvium::faults::Fault;
+use alluvium::faults::store::FaultyStore;
 use alluvium::pipeline::commit::{CommitOptions, commit};
 use alluvium::pipeline::ingest::ingest;
 use alluvium::pipeline::lake::{Lake, Settings};
 use alluvium::pipeline::redrive::{Action, Redriven, redrive};
-use alluvium::selftest::faults::Fault;
-use alluvium::selftest::store::FaultyStore;
 use alluvium::store::Store;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;

@@ -1,10 +1,10 @@
 //! Whatever goes wrong at a call to the store, a fresh process brings the tables to where they would have been.
 
+use alluvium::faults::Fault;
 use alluvium::pipeline::backfill::{BackfillOptions, Outcome, backfill};
 use alluvium::pipeline::commit::{CommitOptions, commit};
 use alluvium::pipeline::ingest::ingest;
 use alluvium::pipeline::lake::Settings;
-use alluvium::selftest::faults::Fault;
 use alluvium::table::{Change, Table};
 
 use super::orders::events;

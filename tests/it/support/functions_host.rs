@@ -414,7 +414,8 @@ fn system(function: &str) -> Value {
     json!({ "MethodName": function, "UtcNow": "2026-01-15T10:00:01.1234567Z", "RandGuid": uuid_of(&SystemClock.fresh()) })
 }
 
-fn queue_body(function: &str, binding: &str, message: &Message) -> Value {
+/// What the host sends for a message.
+pub fn queue_body(function: &str, binding: &str, message: &Message) -> Value {
     let text = String::from_utf8(message.body.clone()).expect("messages are text");
     let time = |at: chrono::DateTime<chrono::Utc>| at.format("%Y-%m-%dT%H:%M:%S+00:00").to_string();
     let mut metadata = Map::new();
@@ -440,7 +441,8 @@ fn queue_body(function: &str, binding: &str, message: &Message) -> Value {
     json!({ "Data": { binding: twice(&text) }, "Metadata": metadata })
 }
 
-fn timer_body(function: &str, binding: &str) -> Value {
+/// What the host sends for a timer.
+pub fn timer_body(function: &str, binding: &str) -> Value {
     let timer = json!({ "Schedule": { "AdjustForDST": true }, "ScheduleStatus": null, "IsPastDue": false });
     json!({ "Data": { binding: timer }, "Metadata": { "sys": system(function) } })
 }

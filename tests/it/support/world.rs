@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use alluvium::event::FileEvent;
+use alluvium::faults::Fault;
+use alluvium::faults::store::FaultyStore;
 use alluvium::pipeline::lake::{Lake, Settings};
-use alluvium::selftest::faults::Fault;
-use alluvium::selftest::store::FaultyStore;
 use alluvium::store::Store;
 use futures::FutureExt as _;
 use object_store::ObjectStore;

@@ -21,7 +21,7 @@ const FLOORS: [&[&str]; 7] = [
         "transform",
         "infer",
     ],
-    &["store", "landing", "queue", "table", "azure"],
+    &["store", "landing", "queue", "table", "azure", "faults"],
     &["pipeline"],
     &["config", "telemetry", "app", "http", "render", "generate"],
     &["local", "doctor", "cli", "fuzz", "selftest"],

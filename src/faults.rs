@@ -1,5 +1,6 @@
 //! Faults: what may happen to one call of a process to storage or queue. A [`Script`] counts the calls of one process, in
-//! whatever order they come, and lets its fault fall on the one with the chosen number.
+//! whatever order they come, and lets its fault fall on the one with the chosen number. Nothing in here is used but by tests
+//! and by `selftest`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
 use crate::queue::Gate;
+
+pub mod store;
 
 /// How many calls are refused while a service is busy.
 const BUSY_CALLS: u64 = 4;
@@ -54,6 +57,17 @@ pub enum Fault {
     HalfOvertaken,
     /// The process sleeps before the call for nine days, in which only the upkeep runs.
     Asleep,
+    /// Producers do not wait: what lands next lands before the call, also over a file that is being read.
+    Landing,
+}
+
+/// A call that a process made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// What it does.
+    pub kind: Kind,
+    /// Whether the next thing to happen, but for the process, is that a file lands.
+    pub before_landing: bool,
 }
 
 /// What a call does, as far as faults differ.
@@ -76,7 +90,7 @@ pub enum Kind {
 
 impl Fault {
     /// All that is not nothing, in the order of their numbers.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Refused,
         Self::AnswerLost,
         Self::DeadBefore,
@@ -89,11 +103,13 @@ impl Fault {
         Self::OvertakenAfter,
         Self::HalfOvertaken,
         Self::Asleep,
+        Self::Landing,
     ];
 
     /// Whether the fault does anything to such a call that no other fault at this or the next call does.
     #[must_use]
-    pub const fn fits(self, kind: Kind) -> bool {
+    pub const fn fits(self, call: Call) -> bool {
+        let kind = call.kind;
         match self {
             Self::None => false,
             Self::Refused | Self::DeadBefore | Self::Busy | Self::Overtaken | Self::HalfOvertaken | Self::Asleep => {
@@ -105,6 +121,8 @@ impl Fault {
             Self::Late => matches!(kind, Kind::Create | Kind::Put | Kind::Delete),
             Self::Conflict => matches!(kind, Kind::Create | Kind::Delete),
             Self::OvertakenAfter => matches!(kind, Kind::Create | Kind::Put | Kind::Delete | Kind::Message),
+            // Who writes sees nothing of it: that it landed is seen by the next call that reads.
+            Self::Landing => call.before_landing && matches!(kind, Kind::Read),
         }
     }
 
@@ -125,6 +143,7 @@ impl Fault {
             Self::OvertakenAfter => "overtaken after",
             Self::HalfOvertaken => "half overtaken",
             Self::Asleep => "asleep",
+            Self::Landing => "landing",
         }
     }
 }
@@ -143,12 +162,16 @@ pub struct Script {
     at: u64,
     fault: Fault,
     calls: AtomicU64,
-    seen: Mutex<Vec<Kind>>,
+    seen: Mutex<Vec<Call>>,
+    before_landing: AtomicBool,
     is_met: AtomicBool,
     refused_writes: AtomicU64,
     death: CancellationToken,
     /// Calls that the process does not survive.
     deadly: Option<Kind>,
+    /// Whether it is this very process that dies.
+    #[cfg(feature = "mutations")]
+    is_real: bool,
     meanwhile: Mutex<Option<Meanwhile>>,
     /// What is still on its way, and the number of the call that it takes effect before.
     late: Mutex<Option<(u64, Meanwhile)>>,
@@ -162,7 +185,7 @@ impl fmt::Debug for Script {
 
 /// What becomes of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+enum Turn {
     /// It works.
     Go,
     /// It is refused.
@@ -190,10 +213,13 @@ impl Script {
             fault,
             calls: AtomicU64::new(0),
             seen: Mutex::default(),
+            before_landing: AtomicBool::new(false),
             is_met: AtomicBool::new(false),
             refused_writes: AtomicU64::new(0),
             death: CancellationToken::new(),
             deadly: None,
+            #[cfg(feature = "mutations")]
+            is_real: false,
             meanwhile: Mutex::new(meanwhile),
             late: Mutex::default(),
         })
@@ -205,6 +231,17 @@ impl Script {
         let mut this = Self::new(0, Fault::DeadBefore);
         if let Some(script) = Arc::get_mut(&mut this) {
             script.deadly = Some(kind);
+        }
+        this
+    }
+
+    /// A script that ends this very process before its call number `at`, as `kill -9` does.
+    #[cfg(feature = "mutations")]
+    #[must_use]
+    pub fn killing(at: u64) -> Arc<Self> {
+        let mut this = Self::new(at, Fault::DeadBefore);
+        if let Some(script) = Arc::get_mut(&mut this) {
+            script.is_real = true;
         }
         this
     }
@@ -225,10 +262,15 @@ impl Script {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// What each call did, in order.
+    /// All calls, in order.
     #[must_use]
-    pub fn seen(&self) -> Vec<Kind> {
+    pub fn seen(&self) -> Vec<Call> {
         lock(&self.seen).clone()
+    }
+
+    /// From here on the next thing to happen, but for the process, is that a file lands, or something else.
+    pub fn before_landing(&self, is_it: bool) {
+        self.before_landing.store(is_it, Ordering::SeqCst);
     }
 
     /// Whether the fault has fallen.
@@ -256,14 +298,14 @@ impl Script {
         }
     }
 
-    pub(super) fn send_late(&self, call: Meanwhile) {
+    fn send_late(&self, call: Meanwhile) {
         *lock(&self.late) = Some((self.calls() + LATE_BY, call));
     }
 
     /// Counts a call and says what becomes of it. Others go first if it is their turn.
-    pub(super) async fn turn(&self, kind: Kind) -> Turn {
+    async fn turn(&self, kind: Kind) -> Turn {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        lock(&self.seen).push(kind);
+        lock(&self.seen).push(Call { kind, before_landing: self.before_landing.load(Ordering::SeqCst) });
         let late = lock(&self.late).take_if(|(due, _)| *due <= call);
         if let Some((_, late)) = late {
             late.await;
@@ -293,7 +335,7 @@ impl Script {
             Fault::Late if is_now => Turn::Later,
             Fault::Conflict if is_now => Turn::GoThenConflict,
             Fault::OvertakenAfter if is_now => Turn::GoThenConflict,
-            Fault::None | Fault::Overtaken | Fault::HalfOvertaken | Fault::Asleep if is_now => {
+            Fault::None | Fault::Overtaken | Fault::HalfOvertaken | Fault::Asleep | Fault::Landing if is_now => {
                 self.let_others_go().await;
                 Turn::Go
             }
@@ -302,7 +344,7 @@ impl Script {
     }
 
     /// After the effect of a call whose answer does not come as it should.
-    pub(super) async fn after(&self) {
+    async fn after(&self) {
         match self.fault {
             Fault::OvertakenAfter => self.let_others_go().await,
             Fault::DeadAfter => {
@@ -321,6 +363,10 @@ impl Script {
 
     /// Whoever runs the process is told, and has the time to let go of it. Threads that block go on, and get nothing done.
     async fn die(&self) -> Turn {
+        #[cfg(feature = "mutations")]
+        if self.is_real {
+            kill_this_process();
+        }
         self.death.cancel();
         for _ in 0..4 {
             tokio::task::yield_now().await;
@@ -329,7 +375,7 @@ impl Script {
     }
 
     /// What a refused call or a lost answer looks like.
-    pub(super) fn error(&self) -> std::io::Error {
+    fn error(&self) -> std::io::Error {
         match self.fault {
             Fault::DiskFull => std::io::ErrorKind::StorageFull.into(),
             Fault::Busy => std::io::Error::other("503, the server is busy (scripted)"),
@@ -356,6 +402,15 @@ impl Gate for Script {
             }
         }
     }
+}
+
+/// Nothing is flushed, closed or said, and whoever waits for the call never hears of it.
+#[cfg(feature = "mutations")]
+fn kill_this_process() -> ! {
+    let id = std::process::id().to_string();
+    drop(std::process::Command::new("kill").args(["-KILL", &id]).status());
+    // Where there is no such command.
+    std::process::abort()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -14,7 +14,7 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
 };
 
-use super::faults::{Fault, Kind, Meanwhile, Script, Turn};
+use super::{Fault, Kind, Meanwhile, Script, Turn};
 
 /// Every call to it is one of the script's.
 #[derive(Debug)]
