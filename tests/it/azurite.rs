@@ -1,6 +1,7 @@
 //! What is promised of lakes in a storage account, with the built binary against a real Azurite.
 
 mod away;
+mod broken;
 mod identity;
 mod names;
 mod secrets;

@@ -68,9 +68,14 @@ impl Azurite {
     pub fn shared() -> Arc<Self> {
         static SHARED: OnceLock<Arc<Azurite>> = OnceLock::new();
         match uses_docker() {
-            true => Arc::new(Self::container()),
-            false => Arc::clone(SHARED.get_or_init(|| Arc::new(Self::process(None)))),
+            true => Arc::new(Self::alone()),
+            false => Arc::clone(SHARED.get_or_init(|| Arc::new(Self::alone()))),
         }
+    }
+
+    /// One of this test's own, in memory.
+    pub fn alone() -> Self {
+        if uses_docker() { Self::container() } else { Self::process(None) }
     }
 
     /// One of this test's own, whose data outlives a [`Azurite::stop`].
@@ -167,14 +172,23 @@ impl Azurite {
         *self.running.lock().unwrap() = Some(running);
     }
 
+    /// The ports of its blobs and its queues.
+    pub const fn ports(&self) -> [u16; 2] {
+        [self.blob_port, self.queue_port]
+    }
+
     /// How to reach it.
     pub fn connection(&self) -> String {
-        let Self { blob_port, queue_port, .. } = self;
-        format!(
-            "DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};\
-             BlobEndpoint=http://127.0.0.1:{blob_port}/{ACCOUNT};QueueEndpoint=http://127.0.0.1:{queue_port}/{ACCOUNT};"
-        )
+        connection_by(self.ports())
     }
+}
+
+/// How to reach an Azurite by these ports.
+pub fn connection_by([blob_port, queue_port]: [u16; 2]) -> String {
+    format!(
+        "DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};\
+         BlobEndpoint=http://127.0.0.1:{blob_port}/{ACCOUNT};QueueEndpoint=http://127.0.0.1:{queue_port}/{ACCOUNT};"
+    )
 }
 
 fn uses_docker() -> bool {

@@ -6,6 +6,7 @@ pub mod contracts;
 pub mod functions_host;
 pub mod place;
 pub mod program;
+pub mod proxy;
 pub mod python;
 pub mod racers;
 pub mod raw;
