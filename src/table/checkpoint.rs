@@ -2,6 +2,7 @@
 
 use deltalake::DeltaTable;
 use deltalake::checkpoints::create_checkpoint;
+use tokio::runtime::Handle;
 
 use super::logstore::Log;
 use crate::error::{Error, Result};
@@ -15,5 +16,8 @@ pub(super) async fn write_checkpoint(store: &Store, folder: &str, version: i64) 
     let number = u64::try_from(version).map_err(|e| Error::internal(format!("version {version}")).because(e))?;
     let mut table = DeltaTable::new(Log::new(store, folder)?.store);
     table.load_version(number).await.map_err(failed)?;
-    create_checkpoint(&table, None).await.map_err(failed)
+    // It waits for storage on the thread that it is called on. Where that is the only one, nobody would bring the answer.
+    let handle = Handle::current();
+    let written = tokio::task::spawn_blocking(move || handle.block_on(create_checkpoint(&table, None))).await;
+    written.map_err(|e| Error::internal(format!("a checkpoint of table {folder}")).because(e))?.map_err(failed)
 }
