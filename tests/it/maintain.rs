@@ -7,13 +7,14 @@ use alluvium::catalog::Catalog;
 use alluvium::clock::{Clock as _, ManualClock};
 use alluvium::event::FileEvent;
 use alluvium::landing::Landing;
+use alluvium::pipeline::backfill::{BackfillOptions, backfill};
 use alluvium::pipeline::commit::{CommitOptions, commit};
 use alluvium::pipeline::ingest::ingest;
 use alluvium::pipeline::lake::{Lake, Settings};
 use alluvium::pipeline::layers::Mode;
 use alluvium::pipeline::maintain::{MaintainReport, Upkept, maintain};
 use alluvium::store::Store;
-use alluvium::table::{At, Table};
+use alluvium::table::{At, Snapshot, Table};
 use chrono::TimeDelta;
 use futures::TryStreamExt as _;
 use object_store::ObjectStore;
@@ -242,6 +243,52 @@ async fn when_the_time_is_over_the_rest_is_left() {
     assert!(lake.store.head(LITTER[0]).await.unwrap().is_some());
 }
 
+/// What a reader reads, file by file, of a version that it opened, while others go on; none when a file is gone.
+async fn read_slowly(snapshot: &Snapshot, meanwhile: impl AsyncFnOnce()) -> Option<usize> {
+    let files = snapshot.files().unwrap();
+    let mut meanwhile = Some(meanwhile);
+    let mut found = 0;
+    for file in files.iter() {
+        let read = snapshot.read(file, None).await;
+        let batches: Vec<_> = match read {
+            Ok(rows) => rows.try_collect().await.ok()?,
+            Err(_) => return None,
+        };
+        found += batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>();
+        if let Some(meanwhile) = meanwhile.take() {
+            meanwhile().await;
+        }
+    }
+    Some(found)
+}
+
+#[tokio::test]
+async fn a_reader_of_an_older_version_reads_it_whole_or_is_told() {
+    for (days, expected) in [(6, Some(4)), (8, None)] {
+        let world = World::new(Settings::default());
+        let lake = world.lake();
+        world.load(&lake, "sales/a.csv", &sales(&[(1, 1, "north", "1.00"), (2, 1, "south", "2.00")])).await;
+        world.load(&lake, "sales/b.csv", &sales(&[(3, 2, "north", "3.00"), (4, 2, "south", "4.00")])).await;
+        let reader = world.lake().table("raw/sales").await.unwrap().unwrap().snapshot().await.unwrap();
+        let version = reader.version();
+        // Both files leave: one by a correction, then what is left by a compaction; then the upkeep comes by again.
+        let read = read_slowly(&reader, async || {
+            world.load(&lake, "sales/a.csv", &sales(&[(1, 1, "north", "1.50")])).await;
+            assert!(of(&run(&lake).await, "raw/sales").compacted.is_some());
+            world.days(days);
+            // What the layers have not read stays in any case.
+            commit_once(&lake).await;
+            let upkept = run(&lake).await;
+            assert_eq!(of(&upkept, "raw/sales").data.files > 0, expected.is_none(), "{days} days");
+        });
+        assert_eq!(read.await, expected, "{days} days");
+        let table = world.lake().table("raw/sales").await.unwrap().unwrap();
+        let again = table.snapshot_at(At::Version(version)).await.unwrap();
+        assert_eq!(read_slowly(&again, async || {}).await, expected, "{days} days");
+        assert_eq!(rows::sorted(&lake, "raw/sales").await.len(), 3);
+    }
+}
+
 /// A file staged as final Parquet, and everything that is not in the log and older than a week deleted by somebody else.
 #[tokio::test]
 async fn a_foreign_vacuum_costs_time_and_no_row() {
@@ -286,7 +333,7 @@ async fn a_staged_file_that_waits_for_weeks_is_kept() {
     assert_eq!(rows::sorted(&lake, "raw/sales").await.len(), 2);
 }
 
-/// Workers, two committers and two runs of the upkeep at once, over a store whose calls take up to half a day.
+/// Workers, committers, runs of the upkeep and of the backfill, two of each at once, over a store whose calls take up to half a day.
 async fn together(seed: u64, adopt_bytes: u64) {
     const FILES: i64 = 6;
     let content = |file: i64| sales(&[(file, 1, "north", "1.00"), (100 + file, 2, "south", "-2.00")]);
@@ -333,6 +380,15 @@ async fn together(seed: u64, adopt_bytes: u64) {
                 assert!(report.failed.is_empty(), "seed {seed}: {:#?}", report.failed);
             }
         });
+        let lake = world.lake();
+        tasks.spawn(async move {
+            for _ in 0..3 {
+                let report = backfill(&lake, &BackfillOptions::default(), |_| {}).await.unwrap();
+                assert!(report.failed.is_empty(), "seed {seed}: {:#?}", report.failed);
+                let differing: Vec<_> = report.tables.iter().filter(|table| !table.difference.is_none()).collect();
+                assert!(differing.is_empty(), "seed {seed}: {differing:#?}");
+            }
+        });
     }
     while let Some(done) = tasks.join_next().await {
         done.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -351,7 +407,7 @@ async fn together(seed: u64, adopt_bytes: u64) {
 }
 
 #[tokio::test]
-async fn upkeep_beside_workers_and_committers_loses_and_doubles_nothing() {
+async fn upkeep_and_backfill_beside_workers_and_committers_lose_and_double_nothing() {
     for seed in 0..8 {
         together(seed, u64::MAX / 8).await;
         together(100 + seed, 1).await;
