@@ -144,9 +144,9 @@ impl Show {
 
     /// The shop's database at work, and everything that Debezium sends of it.
     async fn follow(&mut self, services: &Services) -> Result<()> {
-        let started = Instant::now();
         services.create().await?;
         services.follow().await?;
+        let started = Instant::now();
         let transactions = shop::transactions(self.customers, self.began_us);
         let mut script = String::new();
         for changes in &transactions {
