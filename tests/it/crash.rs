@@ -89,7 +89,7 @@ const IN_ACCOUNT: usize = 100;
 /// A selftest in an account of its own, which leaves nothing behind; what it covered of each scenario.
 async fn selftest_in_an_account(scenarios: &[&str], points: usize) -> Vec<(String, u64)> {
     let seed = u64::from_str_radix(&SystemClock.fresh()[..6], 16).unwrap().to_string();
-    println!("seed {seed}");
+    eprintln!("seed {seed}");
     // Nobody else's: others wait for theirs with less patience.
     let place = Place::in_azurite(Arc::new(Azurite::alone())).await;
     let mut arguments = vec!["selftest".to_owned(), "-o".to_owned(), "json".to_owned()];

@@ -221,7 +221,7 @@ async fn a_handler_that_is_killed_before_any_of_its_calls_loses_and_doubles_noth
         }
         calls = call;
     }
-    println!("killed before each of {calls} calls");
+    eprintln!("killed before each of {calls} calls");
     assert!(calls > 100, "there are hardly any calls: {calls}");
 }
 
