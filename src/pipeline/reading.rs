@@ -156,16 +156,7 @@ async fn run(
     scope: Scope,
     content: Option<Box<dyn std::io::Read + Send>>,
 ) -> Result<Read> {
-    let source =
-        contract.files().cloned().ok_or_else(|| Error::internal(format!("{}: not fed by files", contract.table)))?;
-    let job = Job {
-        lake: lake.clone(),
-        contract: Arc::clone(contract),
-        source,
-        version: version.clone(),
-        scope,
-        handle: Handle::current(),
-    };
+    let job = Job::new(lake, contract, version, scope)?;
     let path = version.path.clone();
     let is_landed = content.is_none();
     let read = tokio::task::spawn_blocking(move || match content {
@@ -207,6 +198,13 @@ struct Job {
 }
 
 impl Job {
+    fn new(lake: &Lake, contract: &Arc<Contract>, version: &FileVersion, scope: Scope) -> Result<Self> {
+        let not_fed = || Error::internal(format!("{}: not fed by files", contract.table));
+        let source = contract.files().cloned().ok_or_else(not_fed)?;
+        let (lake, contract, version) = (lake.clone(), Arc::clone(contract), version.clone());
+        Ok(Self { lake, contract, source, version, scope, handle: Handle::current() })
+    }
+
     fn read_landed(&self) -> Result<Read> {
         #[cfg(feature = "mutations")]
         if !self.lake.store.keeps(Safeguard::EtagPin) {

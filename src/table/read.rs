@@ -13,7 +13,9 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderBuilder, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+};
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::errors::ParquetError;
@@ -41,8 +43,28 @@ impl Snapshot {
         file: &DataFile,
         columns: Option<&[String]>,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        self.read_some(file, columns, None).await
+    }
+
+    /// As [`Self::read`], but only the rows of the given ranges, which count from the file's first row, ascend and do not
+    /// touch. What lies between them is not decoded, and whole pages of it not even decompressed.
+    pub async fn read_rows(
+        &self,
+        file: &DataFile,
+        columns: Option<&[String]>,
+        rows: Vec<Range<usize>>,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        self.read_some(file, columns, Some(rows)).await
+    }
+
+    async fn read_some(
+        &self,
+        file: &DataFile,
+        columns: Option<&[String]>,
+        rows: Option<Vec<Range<usize>>>,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let path = format!("{}/{}", self.folder(), file.path);
-        let shape = Arc::new(Shape::new(self, file, columns)?);
+        let shape = Arc::new(Shape { rows, ..Shape::new(self, file, columns)? });
         match self.store.folder() {
             Some(folder) => Ok(read_local(folder.join(&path), path, shape)),
             None => read_remote(self.store.object_store(), self.store.path(&path)?, file.size, shape).await,
@@ -55,6 +77,8 @@ struct Shape {
     target: SchemaRef,
     /// For a partition column the value, else none.
     constants: Vec<Option<Option<String>>>,
+    /// The rows that are read; none for all.
+    rows: Option<Vec<Range<usize>>>,
 }
 
 impl Shape {
@@ -81,7 +105,7 @@ impl Shape {
                 is_partition.then(|| file.partition_values.get(field.name()).cloned().flatten())
             })
             .collect();
-        Ok(Self { target, constants })
+        Ok(Self { target, constants, rows: None })
     }
 
     /// The columns that are read from the file.
@@ -95,6 +119,15 @@ impl Shape {
         };
         let roots = stored.root_schema().get_fields().iter().enumerate();
         ProjectionMask::roots(stored, roots.filter(|(_, root)| wanted(root.name())).map(|(at, _)| at))
+    }
+
+    /// The builder of a reader, told what is read from the file.
+    fn select<T>(&self, builder: ArrowReaderBuilder<T>) -> ArrowReaderBuilder<T> {
+        let mask = self.mask(builder.parquet_schema());
+        let builder = builder.with_projection(mask).with_batch_size(BATCH_ROWS);
+        let Some(rows) = &self.rows else { return builder };
+        let all = usize::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or_default();
+        builder.with_row_selection(RowSelection::from_consecutive_ranges(rows.iter().cloned(), all))
     }
 
     fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
@@ -152,8 +185,7 @@ fn open_local(
 ) -> Result<parquet::arrow::arrow_reader::ParquetRecordBatchReader> {
     let file = File::open(file).map_err(|e| Error::from(e).within(format!("data file {path}")))?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| unreadable(path, e))?;
-    let mask = shape.mask(builder.parquet_schema());
-    builder.with_projection(mask).with_batch_size(BATCH_ROWS).build().map_err(|e| unreadable(path, e))
+    shape.select(builder).build().map_err(|e| unreadable(path, e))
 }
 
 /// Reads through the object store.
@@ -166,8 +198,7 @@ async fn read_remote(
     let path = location.to_string();
     let reader = StoredFile { store, location, size };
     let builder = ParquetRecordBatchStreamBuilder::new(reader).await.map_err(|e| unreadable(&path, e))?;
-    let mask = shape.mask(builder.parquet_schema());
-    let rows = builder.with_projection(mask).with_batch_size(BATCH_ROWS).build().map_err(|e| unreadable(&path, e))?;
+    let rows = shape.select(builder).build().map_err(|e| unreadable(&path, e))?;
     let batches = rows.map(move |batch| {
         let batch = batch.map_err(|e| unreadable(&path, e))?;
         shape.apply(&batch).map_err(|e| e.within(&path))

@@ -27,14 +27,14 @@ pub(super) async fn increment(work: &Work<'_>, changes: &[Changed]) -> Result<Do
         return append(work, changes).await;
     }
     let units = match touched(work, changes).await? {
-        Ok(units) => units,
+        Ok(units) => Arc::new(units),
         Err(reason) => return rebuild::whole(work, reason).await,
     };
     let done = |rows| Done { mode: Mode::Incremental, units: units.len() as u64, rows };
     if units.is_empty() {
         return Ok(done(Replacement::default()));
     }
-    let mut collector = Collector::new(work.lake, &work.base, &work.schema);
+    let mut collector = Collector::new(work.lake, &work.base, &work.schema, 1);
     if work.lineage.row_by_row {
         transform_units(work, &units, &mut collector).await?;
     } else {

@@ -6,7 +6,6 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use tokio::runtime::Handle;
 
 use super::{Job, Read, Scope, Taking};
 use crate::decode::Chunk;
@@ -30,16 +29,7 @@ pub async fn read_kept(
     kept: BoxStream<'static, Result<Vec<Kept>>>,
     table: SchemaRef,
 ) -> Result<Read, Hindrance> {
-    let not_fed = || Hindrance::Failed(Error::internal(format!("{}: not fed by files", contract.table)));
-    let source = contract.files().cloned().ok_or_else(not_fed)?;
-    let job = Job {
-        lake: lake.clone(),
-        contract: Arc::clone(contract),
-        source,
-        version: version.clone(),
-        scope,
-        handle: Handle::current(),
-    };
+    let job = Job::new(lake, contract, version, scope).map_err(Hindrance::Failed)?;
     tokio::task::spawn_blocking(move || job.stage_kept(&header, kept, &table))
         .await
         .map_err(|e| Hindrance::Failed(Error::internal(format!("{}: reading stopped", version.path)).because(e)))?

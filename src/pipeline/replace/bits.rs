@@ -1,5 +1,7 @@
 //! A set of row numbers of one file.
 
+use std::ops::Range;
+
 use arrow::array::BooleanArray;
 use arrow::buffer::BooleanBuffer;
 
@@ -71,6 +73,25 @@ impl Bits {
         BooleanArray::new(BooleanBuffer::collect_bool(length, |row| !self.get(from + row)), None)
     }
 
+    /// The runs of rows of `within` that are in (or, if `present` is false, that are not), ascending.
+    #[must_use]
+    pub fn runs(&self, within: Range<usize>, present: bool) -> Vec<Range<usize>> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for row in within.filter(|row| self.get(*row) == present) {
+            match runs.last_mut() {
+                Some(run) if run.end == row => run.end += 1,
+                _ => runs.push(row..row + 1),
+            }
+        }
+        runs
+    }
+
+    /// One more than the greatest row that can be in.
+    #[must_use]
+    pub const fn end(&self) -> usize {
+        self.words.len() * 64
+    }
+
     /// The rows that are in, ascending.
     pub fn rows(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(at, word)| {
@@ -101,6 +122,8 @@ mod tests {
         assert_eq!(bits.rows().filter(|row| *row < 5 || *row > 68).collect::<Vec<_>>(), [0, 1, 2, 4, 69, 200]);
         assert_eq!(bits.mask(2, 3), BooleanArray::from(vec![true, false, true]));
         assert_eq!(bits.absent_mask(2, 3), BooleanArray::from(vec![false, true, false]));
+        assert_eq!(bits.runs(0..bits.end(), true), [0..3, 4..70, 200..201]);
+        assert_eq!(bits.runs(2..201, false), [3..4, 70..200]);
         assert!(Bits::default().is_empty() && Bits::all(64).count() == 64);
     }
 }

@@ -9,6 +9,9 @@ pub mod bits;
 pub mod keys;
 mod prune;
 pub(crate) mod rewrite;
+pub(crate) mod scan;
+
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::SortOptions;
@@ -23,6 +26,7 @@ use bits::Bits;
 use keys::{KeyIndex, fields_of};
 pub use prune::Pruner;
 use rewrite::rewrite;
+use scan::find_rows;
 
 /// What replacing does to a table: goes into one commit against the snapshot that it was made from.
 #[derive(Debug, Default)]
@@ -158,28 +162,12 @@ pub async fn by_units(
     lake: &Lake,
     snapshot: &Snapshot,
     schema: &SchemaRef,
-    units: &KeyIndex,
+    units: &Arc<KeyIndex>,
     new: NewRows,
 ) -> Result<Replacement> {
-    let names = units.names();
-    let mut doomed = Vec::new();
-    for file in units.pruner()?.among(&snapshot.files()?) {
-        let mut rows = Bits::default();
-        let mut first = 0;
-        let mut stream = snapshot.read(&file, Some(&names)).await?;
-        while let Some(batch) = stream.try_next().await? {
-            for (row, number) in units.find(&columns_of(&batch, &names)?)?.into_iter().enumerate() {
-                if number.is_some() {
-                    rows.set(first + row);
-                }
-            }
-            first += batch.num_rows();
-        }
-        if !rows.is_empty() {
-            doomed.push(Doomed { file, rows });
-        }
-    }
-    rewrite(lake, snapshot, schema, doomed, new).await
+    let files = units.pruner()?.among(&snapshot.files()?);
+    let lost = find_rows(snapshot, files, units, lake.settings.threads).await?;
+    exchange(lake, snapshot, schema, lost, new).await
 }
 
 /// Takes the given rows of stored files out and puts new rows in.
@@ -240,7 +228,7 @@ pub(crate) fn columns_of(batch: &RecordBatch, names: &[String]) -> Result<Vec<Ar
     let mut columns = Vec::with_capacity(names.len());
     for name in names {
         let index = batch.schema_ref().index_of(name)?;
-        columns.push(std::sync::Arc::clone(batch.column(index)));
+        columns.push(Arc::clone(batch.column(index)));
     }
     Ok(columns)
 }

@@ -44,7 +44,7 @@ fn batch(rows: &[Row]) -> RecordBatch {
     RecordBatch::try_new(schema(), columns).unwrap()
 }
 
-async fn world() -> World {
+async fn world(threads: usize) -> World {
     let folder = tempfile::tempdir().unwrap();
     let now: DateTime<Utc> = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(now, 3));
@@ -57,7 +57,8 @@ async fn world() -> World {
         description: None,
     };
     let table = Table::create(&store, "silver/t", &spec).await.unwrap();
-    let settings = Settings { memory_bytes: 64 << 20, ..Settings::default() };
+    // Files of any size are shared out.
+    let settings = Settings { memory_bytes: 64 << 20, target_file_bytes: 1, threads, ..Settings::default() };
     World { lake: Lake::new(Catalog::default(), store, landing, clock, settings), table, _folder: folder }
 }
 
@@ -112,10 +113,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_newest_row_of_each_key_stays(upserts in prop::collection::vec(rows(), 1..5)) {
+    fn the_newest_row_of_each_key_stays(upserts in prop::collection::vec(rows(), 1..5), threads in 1_usize..5) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let world = world().await;
+            let world = world(threads).await;
             let mut expected: BTreeMap<Option<i64>, Row> = BTreeMap::new();
             for rows in &upserts {
                 let before = expected.clone();
@@ -140,13 +141,13 @@ proptest! {
 
 #[tokio::test]
 async fn only_files_that_lose_rows_are_rewritten() {
-    let world = world().await;
+    let world = world(2).await;
     world.upsert(&[(Some(1), Some(1), "n", 1), (Some(2), Some(1), "n", 2), (Some(3), Some(1), "s", 3)]).await;
     let base = world.table.snapshot().await.unwrap();
     let keys = |values: Vec<i64>| {
         let mut keys = KeyIndex::over(&schema(), &["k".to_owned()]).unwrap();
         keys.insert(&[Arc::new(Int64Array::from(values)) as ArrayRef]).unwrap();
-        keys
+        Arc::new(keys)
     };
     // 1 stays as it is, 2 changes, 4 is new; the file of 3 is not touched.
     let new = NewRows::Held(vec![batch(&[

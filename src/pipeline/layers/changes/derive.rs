@@ -19,20 +19,20 @@ use crate::error::{Error, Result};
 use crate::pipeline::layers::{Advanced, CONTRACT_HASH, Mode};
 use crate::pipeline::replace::bits::Bits;
 use crate::pipeline::replace::keys::KeyIndex;
-use crate::pipeline::replace::rewrite::{Collector, writer_options};
+use crate::pipeline::replace::rewrite::{Collector, rows_in, writer_options};
 use crate::pipeline::replace::{NewRows, Replacement, by_units, columns_of, exchange};
 use crate::pipeline::status::count;
 use crate::quarantine::changes;
 use crate::table::{Change, DataFile, Outcome, Writer, conform};
 
-/// More touched keys than this are not worth being told apart.
-const MANY_KEYS: usize = 1_000_000;
+/// So large a part of the memory may be taken by the touched keys; of more, all are walked through.
+const KEYS_SHARE: u64 = 8;
 
 /// Brings each derived table to what was fed; the error tells that another writer was quicker.
 pub(super) async fn derive(
     work: &Work<'_>,
     targets: Vec<Target<'_>>,
-    fed: Fed,
+    mut fed: Fed,
 ) -> Result<std::result::Result<Vec<Advanced>, Error>> {
     let newest = target::newest(&fed.state)?;
     let mut needs = Vec::with_capacity(targets.len());
@@ -45,7 +45,9 @@ pub(super) async fn derive(
         return Ok(Ok(told));
     }
     let scope = scope(work, &fed, &needs).await?;
-    let found = walk(work, &targets, &needs, &scope, &fed).await?;
+    // What is held of the changes is not needed any more once they stand in order.
+    let fresh = std::mem::take(&mut fed.fresh);
+    let found = walk(work, &targets, &needs, &scope, &fed, fresh).await?;
     for ((target, need), new) in targets.iter().zip(&needs).zip(found.rows) {
         if *need == Need::Nothing {
             continue;
@@ -72,13 +74,13 @@ pub(super) async fn derive(
 /// The keys that are walked through.
 enum Scope {
     /// All, and why.
-    All { reason: String, none: KeyIndex },
+    All { reason: String, none: Arc<KeyIndex> },
     /// Those of new changes; that of what belongs to no key is always among them.
     Some(Arc<KeyIndex>),
 }
 
 impl Scope {
-    fn keys(&self) -> &KeyIndex {
+    fn keys(&self) -> &Arc<KeyIndex> {
         match self {
             Self::All { none, .. } => none,
             Self::Some(keys) => keys,
@@ -88,7 +90,7 @@ impl Scope {
 
 async fn scope(work: &Work<'_>, fed: &Fed, needs: &[Need]) -> Result<Scope> {
     let schema = kept_schema(work);
-    let none = KeyIndex::over(&schema, &work.shape.key)?;
+    let none = Arc::new(KeyIndex::over(&schema, &work.shape.key)?);
     let whole = needs.iter().find_map(|need| match need {
         Need::Whole(reason) => Some(reason.clone()),
         _ => None,
@@ -106,6 +108,7 @@ async fn scope(work: &Work<'_>, fed: &Fed, needs: &[Need]) -> Result<Scope> {
     let Some(since) = since.min() else { return Ok(Scope::Some(Arc::new(keys))) };
     let mut wanted = work.shape.key.clone();
     wanted.extend([stored::RANK.to_owned(), READ_AT.to_owned()]);
+    let most = usize::try_from(work.lake.settings.memory_bytes / KEYS_SHARE).unwrap_or(usize::MAX);
     let mut has_truncate = false;
     let mut add = |batch: &RecordBatch| -> Result<()> {
         let read_at = columns_of(batch, &wanted[wanted.len() - 1..])?;
@@ -117,7 +120,9 @@ async fn scope(work: &Work<'_>, fed: &Fed, needs: &[Need]) -> Result<Scope> {
         let batch = filter_record_batch(batch, &new)?;
         let rank = columns_of(&batch, &[stored::RANK.to_owned()])?;
         has_truncate |= rank[0].as_primitive::<Int8Type>().values().contains(&Op::Truncate.rank());
-        keys.insert(&columns_of(&batch, &work.shape.key)?)?;
+        if keys.memory() <= most {
+            keys.insert(&columns_of(&batch, &work.shape.key)?)?;
+        }
         Ok(())
     };
     fed.fresh.iter().try_for_each(&mut add)?;
@@ -130,8 +135,8 @@ async fn scope(work: &Work<'_>, fed: &Fed, needs: &[Need]) -> Result<Scope> {
     if has_truncate {
         return Ok(Scope::All { reason: "the table was truncated".to_owned(), none });
     }
-    if keys.len() > MANY_KEYS {
-        return Ok(Scope::All { reason: format!("{} keys changed", keys.len() - 1), none });
+    if keys.memory() > most {
+        return Ok(Scope::All { reason: "more keys changed than memory has room for".to_owned(), none });
     }
     Ok(Scope::Some(Arc::new(keys)))
 }
@@ -147,12 +152,19 @@ struct Found {
     /// New rows for each target that wants some.
     rows: Vec<Option<NewRows>>,
     /// Keys as quarantine has them, of all that was walked.
-    texts: KeyIndex,
+    texts: Arc<KeyIndex>,
     /// How many changes came with different rows, in all.
     ties: u64,
 }
 
-async fn walk(work: &Work<'_>, targets: &[Target<'_>], needs: &[Need], scope: &Scope, fed: &Fed) -> Result<Found> {
+async fn walk(
+    work: &Work<'_>,
+    targets: &[Target<'_>],
+    needs: &[Need],
+    scope: &Scope,
+    fed: &Fed,
+    fresh: Vec<RecordBatch>,
+) -> Result<Found> {
     let field = Arc::new(Field::new(changes::KEY, DataType::Utf8, true));
     let mut texts = KeyIndex::new(&[field])?;
     texts.insert(&[new_null_array(&DataType::Utf8, 1)])?;
@@ -160,7 +172,9 @@ async fn walk(work: &Work<'_>, targets: &[Target<'_>], needs: &[Need], scope: &S
     let mut collectors: Vec<Option<Collector<'_>>> = targets
         .iter()
         .zip(needs)
-        .map(|(target, need)| wants(need).then(|| Collector::new(work.lake, &target.base, &target.schema)))
+        .map(|(target, need)| {
+            wants(need).then(|| Collector::new(work.lake, &target.base, &target.schema, targets.len()))
+        })
         .collect();
     let (mut ties, known) = match (needs.first(), targets.first()) {
         (Some(Need::Since(watermark)), Some(rows)) if matches!(scope, Scope::Some(_)) => {
@@ -169,7 +183,7 @@ async fn walk(work: &Work<'_>, targets: &[Target<'_>], needs: &[Need], scope: &S
         _ => (0, i64::MIN),
     };
     if needs.iter().any(wants) {
-        let mut slices = changes_of(work, scope, fed).await?;
+        let mut slices = changes_of(work, scope, fed, fresh).await?;
         let judge = |batch: &RecordBatch| work.images.rejudge(batch);
         let mut walker = Walker::new(&work.shape, &judge, known);
         while let Some(slice) = slices.next().await? {
@@ -194,7 +208,7 @@ async fn walk(work: &Work<'_>, targets: &[Target<'_>], needs: &[Need], scope: &S
             None => None,
         });
     }
-    Ok(Found { rows, texts, ties })
+    Ok(Found { rows, texts: Arc::new(texts), ties })
 }
 
 /// The rows of a walk for one of the tables.
@@ -207,23 +221,24 @@ pub(super) const fn rows_of(walked: &Walked, kind: Kind) -> Option<&RecordBatch>
 }
 
 /// The changes of all keys of the scope, those in memory not read again.
-async fn changes_of(work: &Work<'_>, scope: &Scope, fed: &Fed) -> Result<Slices> {
+async fn changes_of(work: &Work<'_>, scope: &Scope, fed: &Fed, fresh: Vec<RecordBatch>) -> Result<Slices> {
     let mut files = unread(fed)?;
     let keys = match scope {
         Scope::All { .. } => None,
         Scope::Some(keys) => {
             files = keys.pruner()?.among(&files);
-            Some(Arc::clone(keys))
+            Some(keys)
         }
     };
-    gather::gather(work, fed.fresh.clone(), of_files(&fed.state, files, keys)).await
+    let stored = of_files(&fed.state, files, keys, work.lake.settings.threads).await?;
+    gather::gather(work, fresh, stored).await
 }
 
 async fn replace(
     work: &Work<'_>,
     target: &Target<'_>,
     scope: &Scope,
-    units: &KeyIndex,
+    units: &Arc<KeyIndex>,
     new: NewRows,
 ) -> Result<Replacement> {
     let Target { base, schema, .. } = target;
@@ -233,8 +248,7 @@ async fn replace(
     if !target.evolves() {
         let mut lost = Vec::new();
         for file in base.files()?.iter() {
-            let rows = usize::try_from(rows_in(target, file).await?).unwrap_or(usize::MAX);
-            lost.push((file.clone(), Bits::all(rows)));
+            lost.push((file.clone(), Bits::all(rows_in(base, file).await?)));
         }
         return exchange(work.lake, base, schema, lost, new).await;
     }
@@ -254,18 +268,6 @@ async fn replace(
         }
     };
     Ok(Replacement { adds, removes: base.files()?.to_vec(), rows_added, rows_removed })
-}
-
-async fn rows_in(target: &Target<'_>, file: &DataFile) -> Result<u64> {
-    if let Some(rows) = file.rows {
-        return Ok(rows);
-    }
-    let mut rows = 0;
-    let mut batches = target.base.read(file, Some(&[])).await?;
-    while let Some(batch) = batches.try_next().await? {
-        rows += batch.num_rows() as u64;
-    }
-    Ok(rows)
 }
 
 async fn commit(

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
-use arrow::compute::{concat_batches, filter_record_batch, partition, take_record_batch};
+use arrow::compute::{concat_batches, partition, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::streaming::StreamingTable;
@@ -27,6 +27,7 @@ use crate::lineage::engine_error;
 use crate::pipeline::replace::bits::Bits;
 use crate::pipeline::replace::columns_of;
 use crate::pipeline::replace::keys::KeyIndex;
+use crate::pipeline::replace::scan::find_rows;
 use crate::schema::lineage;
 use crate::table::{DataFile, Snapshot, engine};
 
@@ -84,47 +85,33 @@ pub(super) fn of_events(work: &Work<'_>, bronze: &Snapshot, files: Vec<DataFile>
         .boxed()
 }
 
-/// The kept changes of some files: of all keys, or of those of a set.
-pub(super) fn of_files(state: &Snapshot, files: Vec<DataFile>, keys: Option<Arc<KeyIndex>>) -> Rows {
+/// The kept changes of some files: of all keys, or of those of a set. The key columns alone are read first: most files that
+/// can hold a key by their bounds have few of them, or none.
+pub(super) async fn of_files(
+    state: &Snapshot,
+    files: Vec<DataFile>,
+    keys: Option<&Arc<KeyIndex>>,
+    threads: usize,
+) -> Result<Rows> {
+    let files: Vec<(DataFile, Option<Bits>)> = match keys {
+        None => files.into_iter().map(|file| (file, None)).collect(),
+        Some(keys) => {
+            let found = find_rows(state, files, keys, threads).await?;
+            let holds = found.into_iter().filter(|(_, rows)| !rows.is_empty());
+            holds.map(|(file, rows)| (file, Some(rows))).collect()
+        }
+    };
     let state = state.clone();
-    let files: Vec<DataFile> = files;
-    futures::stream::iter(files)
-        .then(move |file| {
-            let (state, keys) = (state.clone(), keys.clone());
-            async move {
-                let Some(keys) = keys else { return state.read(&file, None).await };
-                some_of_file(&state, &file, &keys).await
-            }
-        })
-        .try_flatten()
-        .boxed()
-}
-
-/// First the key columns alone: most files that can hold a key by their bounds have few of them, or none.
-async fn some_of_file(state: &Snapshot, file: &DataFile, keys: &KeyIndex) -> Result<Rows> {
-    let names = keys.names();
-    let mut wanted = Bits::default();
-    let mut first = 0;
-    let mut batches = state.read(file, Some(&names)).await?;
-    while let Some(batch) = batches.try_next().await? {
-        for (row, number) in keys.find(&columns_of(&batch, &names)?)?.into_iter().enumerate() {
-            if number.is_some() {
-                wanted.set(first + row);
+    let batches = futures::stream::iter(files).then(move |(file, rows)| {
+        let state = state.clone();
+        async move {
+            match rows {
+                None => state.read(&file, None).await,
+                Some(rows) => state.read_rows(&file, None, rows.runs(0..rows.end(), true)).await,
             }
         }
-        first += batch.num_rows();
-    }
-    if wanted.is_empty() {
-        return Ok(futures::stream::empty().boxed());
-    }
-    let mut first = 0;
-    let rows = state.read(file, None).await?.map(move |batch| {
-        let batch = batch?;
-        let mask = wanted.mask(first, batch.num_rows());
-        first += batch.num_rows();
-        Ok(filter_record_batch(&batch, &mask)?)
     });
-    Ok(rows.try_filter(|batch| futures::future::ready(batch.num_rows() > 0)).boxed())
+    Ok(batches.try_flatten().boxed())
 }
 
 /// Changes in order, some whole keys at a time.
@@ -167,7 +154,7 @@ pub(super) async fn gather(work: &Work<'_>, held: Vec<RecordBatch>, mut rest: Ro
     Ok(Slices::Spilled(Cuts {
         stream,
         key: work.shape.key.clone(),
-        limit: limit / 2,
+        limit: limit / 4,
         ready: VecDeque::new(),
         bytes: 0,
     }))

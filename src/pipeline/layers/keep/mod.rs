@@ -43,7 +43,7 @@ pub(super) async fn increment(work: &Work<'_>, changes: &[Changed]) -> Result<Do
             }
             let mut keys = KeyIndex::over(&work.lineage.output, &work.contract.primary_key)?;
             units::add_mapped(&work.pins[0], changed, maps, &mut keys).await?;
-            again(work, keep, &keys).await
+            again(work, keep, &Arc::new(keys)).await
         }
         Unit::Touched { .. } => rebuild::whole(work, "keep with touched".to_owned()).await,
         Unit::Whole { reason } => rebuild::whole(work, reason.clone()).await,
@@ -70,7 +70,7 @@ async fn newcomers(work: &Work<'_>, keep: Keep, changed: &Changed) -> Result<Don
 }
 
 /// Rows went: the winners of the touched keys are found anew in the source.
-async fn again(work: &Work<'_>, keep: Keep, keys: &KeyIndex) -> Result<Done> {
+async fn again(work: &Work<'_>, keep: Keep, keys: &Arc<KeyIndex>) -> Result<Done> {
     let done = |rows| Done { mode: Mode::Incremental, units: keys.len() as u64, rows };
     if keys.is_empty() {
         return Ok(done(Replacement::default()));
@@ -80,7 +80,7 @@ async fn again(work: &Work<'_>, keep: Keep, keys: &KeyIndex) -> Result<Done> {
     let verdict = tournament::run(work, keep, &entrants).await?;
     let map = Arc::new(rows::compile(work, None)?);
     let source = rows::source(work)?;
-    let mut collector = Collector::new(work.lake, &work.base, &work.schema);
+    let mut collector = Collector::new(work.lake, &work.base, &work.schema, 1);
     for (file, chosen) in files.iter().zip(verdict.chosen) {
         if chosen.is_empty() {
             continue;
