@@ -8,6 +8,8 @@ pub mod measure;
 pub mod memory;
 pub mod report;
 pub mod runs;
+pub mod services;
+pub mod topics;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +28,7 @@ use child::{ChildArgs, Measured, Work};
 use memory::{MemoryArgs, MemoryChildArgs};
 use report::Report;
 use runs::Runs;
+use services::ServicesChildArgs;
 
 /// Files that are staged to compare one worker with two: enough to be steady, few enough to be quick.
 const STAGED: u64 = 40;
@@ -51,7 +54,8 @@ pub enum What {
     #[command(after_help = "Examples:
   alluvium bench cdc                                     510,000 made-up events of a shop
   alluvium bench cdc --data FOLDER --peer 'python duckdb_peer.py --data {data} --out {out}'
-  alluvium bench cdc --keys 1000000 --keys 10000000      10,000 changes of a table of so many rows, beside the other")]
+  alluvium bench cdc --keys 1000000 --keys 10000000      10,000 changes of a table of so many rows, beside the other
+  alluvium bench cdc --services                          from Kafka's topics and from PostgreSQL's commits (tests/services)")]
     Cdc(CdcArgs),
     /// What files of a hostile size take: more bytes, columns, text or window than memory
     #[command(after_help = "Examples:
@@ -69,6 +73,9 @@ Exit code: 0 everything was streamed within ALLUVIUM_MEMORY or refused with a li
     /// One measured run of `cdc --keys`
     #[command(hide = true)]
     KeysChild(KeysChildArgs),
+    /// One measured run of `cdc --services`
+    #[command(hide = true)]
+    ServicesChild(ServicesChildArgs),
     /// One measured run of `memory`
     #[command(hide = true)]
     MemoryChild(MemoryChildArgs),
@@ -106,6 +113,7 @@ pub async fn run(context: &Context, args: &BenchArgs) -> Result<Exit> {
         What::Child(args) => told(&child::run(context, args).await?)?,
         What::CdcChild(args) => told(&cdc_child::load(context, args).await?)?,
         What::KeysChild(args) => told(&cdc_child::keys(context, args).await?)?,
+        What::ServicesChild(args) => told(&services::measure(context, args).await?)?,
         What::Cdc(args) => cdc::run(args).await?.print(args.output)?,
         What::Files(args) => files(args).await?.print(args.output)?,
         What::Memory(args) => return memory::run(context, args).await,

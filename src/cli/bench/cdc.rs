@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::cdc_child::{Changed, Keys, Loaded, write_lines};
 use super::measure::median;
 use super::runs::Runs;
+use super::services::{Served, event_files};
 use crate::cli::output;
 use crate::decode::debezium::read;
 use crate::error::{Error, Result};
@@ -34,6 +35,15 @@ pub struct CdcArgs {
     /// Changes that fall on such a table at once
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub changes: u64,
+    /// Measure, in place of files, from Kafka's topics and from PostgreSQL's commits: CDC_POSTGRES, CDC_BROKERS, CDC_CONNECT
+    #[arg(long, conflicts_with_all = ["keys", "peer"])]
+    pub services: bool,
+    /// With --services: changes of a second while commits are timed
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..))]
+    pub rate: u64,
+    /// With --services: for so many seconds
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub seconds: u64,
     /// Runs of each measurement; medians are told
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     pub reps: u16,
@@ -49,13 +59,14 @@ pub struct CdcArgs {
 }
 
 /// All runs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Report {
     bytes: u64,
     loads: Vec<Loaded>,
     peer: Vec<f64>,
     keys: Vec<Keys>,
     changes: u64,
+    served: Vec<Served>,
 }
 
 /// Measures.
@@ -63,7 +74,7 @@ pub struct Report {
 /// # Errors
 /// A run failed.
 pub async fn run(args: &CdcArgs) -> Result<Report> {
-    let mut report = Report { bytes: 0, loads: Vec::new(), peer: Vec::new(), keys: Vec::new(), changes: args.changes };
+    let mut report = Report { changes: args.changes, ..Report::default() };
     if !args.keys.is_empty() {
         let mut runs = Runs::new(&args.dir, &args.dir);
         let bar = output::bar(args.keys.len() as u64, "measuring");
@@ -83,6 +94,18 @@ pub async fn run(args: &CdcArgs) -> Result<Report> {
     };
     report.bytes = events_bytes(&data)?;
     let mut runs = Runs::new(&args.dir, &data);
+    if args.services {
+        let bar = output::bar(u64::from(args.reps), "measuring");
+        for _ in 0..args.reps {
+            let mut words = vec!["services-child".into(), "--data".into(), data.clone().into_os_string()];
+            words.extend(["--rate".into(), args.rate.to_string().into()]);
+            words.extend(["--seconds".into(), args.seconds.to_string().into()]);
+            report.served.push(runs.child(&words).await?);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        return Ok(report);
+    }
     let bar = output::bar(u64::from(args.reps) * (1 + u64::from(args.peer.is_some())), "measuring");
     for _ in 0..args.reps {
         // By turns, so that whatever else the machine does falls on both.
@@ -130,15 +153,10 @@ fn prepare(dir: &Path, events: u64) -> Result<PathBuf> {
 }
 
 fn events_bytes(folder: &Path) -> Result<u64> {
-    let within = |error: std::io::Error| Error::from(error).within(folder.display());
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder).map_err(within)? {
-        let entry = entry.map_err(within)?;
-        if entry.file_name().to_string_lossy().contains(".ndjson") {
-            bytes += entry.metadata().map_err(within)?.len();
-        }
-    }
-    Ok(bytes)
+    let size = |path: PathBuf| {
+        path.metadata().map(|file| file.len()).map_err(|error| Error::from(error).within(path.display()))
+    };
+    event_files(folder)?.into_iter().map(size).sum()
 }
 
 /// One figure of a run.
@@ -165,6 +183,14 @@ impl Report {
 
     fn loaded(&self, of: Figure) -> f64 {
         median(self.loads.iter().map(of))
+    }
+
+    fn from_topics_s(&self) -> f64 {
+        median(self.served.iter().map(|run| run.gold_s))
+    }
+
+    fn commits_s(&self) -> Vec<f64> {
+        self.served.iter().flat_map(|run| run.commits_s.iter().copied()).collect()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "rates are shown to a few digits")]
@@ -196,6 +222,28 @@ impl Report {
             let peer = median(self.peer.iter().copied());
             line("peer", format!("{peer:.2} s"), None);
             line("peer / to gold", format!("{:.2} x", peer / self.loaded(|run| run.gold_s).max(1e-9)), None);
+        }
+        if let Some(first) = self.served.first() {
+            let rate = first.records as f64 / self.from_topics_s().max(1e-9);
+            line(
+                &format!(
+                    "{} records of Kafka's topics to gold",
+                    grouped(i64::try_from(first.records).unwrap_or(i64::MAX))
+                ),
+                format!("{:.2} s", self.from_topics_s()),
+                Some(format!("{:.0} thousand records/s", rate / 1e3)),
+            );
+            let commits = self.commits_s();
+            line(
+                "a commit of PostgreSQL to gold",
+                format!("{:.2} s", median(commits.iter().copied())),
+                Some(format!(
+                    "{} commits, the slowest {:.2} s",
+                    commits.len(),
+                    commits.iter().copied().fold(0.0, f64::max)
+                )),
+            );
+            line("  meanwhile", format!("{:.0} changes/s", median(self.served.iter().map(|run| run.rate))), None);
         }
         let changes = grouped(i64::try_from(self.changes).unwrap_or(i64::MAX));
         for keys in &self.keys {
@@ -246,6 +294,7 @@ impl Report {
             "peer_over_gold": peer.map(|peer| peer / self.loaded(|run| run.gold_s).max(1e-9)),
             "changes": self.changes,
             "keys": self.keys.iter().map(keys).collect::<Vec<_>>(),
+            "services": self.served,
         })
     }
 }
@@ -287,6 +336,10 @@ mod tests {
             peer: vec![6.0, 7.0],
             keys: vec![keys(1_000_000, 0.5), keys(10_000_000, 1.0)],
             changes: 10_000,
+            served: vec![
+                Served { records: 510_000, gold_s: 10.0, commits_s: vec![1.5, 2.5], rate: 1_000.0 },
+                Served { records: 510_000, gold_s: 12.0, commits_s: vec![1.0], rate: 990.0 },
+            ],
         };
         insta::assert_snapshot!(report.grid().text(None, false));
         assert_eq!(report.json()["peer_over_gold"], 1.3);

@@ -60,13 +60,7 @@ pub async fn run(context: &Context, args: &DemoArgs) -> Result<Exit> {
             ready.context.config = ready.context.config.with([("CDC_BROKERS", "")])?;
         }
         Some(services) => {
-            let schemas = topics_of(&home, services.prefix())?;
-            ready.context.config = ready.context.config.with([
-                ("ALLUVIUM_SCHEMAS", schemas.as_str()),
-                ("CDC_CONSUMER_GROUP", services.prefix()),
-                ("CDC_TOPIC", ""),
-            ])?;
-            ready.shown = ready.shown.with([("ALLUVIUM_SCHEMAS", schemas.as_str())])?;
+            with_topics(&mut ready, &home, services.prefix())?;
         }
     }
     let mut show =
@@ -84,15 +78,25 @@ pub async fn run(context: &Context, args: &DemoArgs) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The shipped contracts in the demo's home, with topics of this run alone: Kafka keeps those of earlier ones.
-fn topics_of(home: &Path, prefix: &str) -> Result<String> {
+/// Has a home take the topics of one run alone, by the shipped contracts: Kafka keeps those of earlier runs.
+///
+/// # Errors
+/// The home cannot be written.
+pub fn with_topics(ready: &mut shipped::Ready, home: &Path, prefix: &str) -> Result<()> {
     let folder = home.join("schemas");
     shipped::write_all(&folder, &shipped::CONTRACTS)?;
     let file = folder.join("bronze/shop.yaml");
     let within = |error: std::io::Error| Error::from(error).within(file.display());
     let text = std::fs::read_to_string(&file).map_err(within)?;
     std::fs::write(&file, text.replace("lake.public.*", &format!("{prefix}.public.*"))).map_err(within)?;
-    shipped::text(&folder)
+    let schemas = shipped::text(&folder)?;
+    ready.context.config = ready.context.config.with([
+        ("ALLUVIUM_SCHEMAS", schemas.as_str()),
+        ("CDC_CONSUMER_GROUP", prefix),
+        ("CDC_TOPIC", ""),
+    ])?;
+    ready.shown = ready.shown.with([("ALLUVIUM_SCHEMAS", schemas.as_str())])?;
+    Ok(())
 }
 
 struct Show {

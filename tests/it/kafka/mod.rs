@@ -1,5 +1,6 @@
 //! Real Kafka and real Debezium: what the local host reads of topics is in the tables once, whatever dies meanwhile.
 
+mod bench;
 mod chain;
 mod consumer;
 mod demo;

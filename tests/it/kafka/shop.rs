@@ -2,18 +2,15 @@
 
 use std::fmt::Write as _;
 
+use alluvium::cli::demo::cdc::shop::SCHEMA;
+pub(super) use alluvium::cli::demo::cdc::shop::TABLES;
 use serde_json::{Value, json};
 
 use crate::support::chance::Chance;
 use crate::support::services::Services;
 
-const SCHEMA: &str = "
-create table customers (id bigint primary key, name text, email text, segment text, city text,
-    created_at timestamp, updated_at timestamp, bio text);
-create table products (id bigint primary key, sku text, name text, category text, price numeric(10,2));
-create table orders (id bigint primary key, customer_id bigint, status text, order_ts timestamp, total numeric(10,2));
-create table order_items (order_id bigint, line_no int, product_id bigint, quantity int, unit_price numeric(10,2),
-    primary key (order_id, line_no));
+/// What the demo's shop does not have.
+const MORE: &str = "
 -- Text that does not compress is stored apart, and is not sent when it did not change.
 create function big(pages int) returns text language sql volatile as
     $$ select string_agg(md5(random()::text), '') from generate_series(1, pages * 300) $$;
@@ -41,9 +38,6 @@ create view audit_order_total_mismatch as
     where total <> items_total;
 ";
 
-/// The tables that Debezium follows.
-pub(super) const TABLES: [&str; 4] = ["customers", "products", "orders", "order_items"];
-
 /// What is worked out from them.
 pub(super) const MARTS: [&str; 4] = ["daily_revenue", "product_ranks", "customer_ltv", "audit_order_total_mismatch"];
 
@@ -64,7 +58,7 @@ impl<'a> Shop<'a> {
     pub(super) fn made(services: &'a Services) -> Self {
         let database = format!("shop{}", std::process::id());
         services.sql(None, &format!("create database {database}"));
-        services.sql(Some(&database), SCHEMA);
+        services.sql(Some(&database), &format!("{SCHEMA}{MORE}"));
         Self { services, database }
     }
 

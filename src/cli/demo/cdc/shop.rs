@@ -30,6 +30,9 @@ const INSTANTS: [&str; 3] = ["created_at", "updated_at", "order_ts"];
 /// Columns that hold amounts: text in events, numbers in the database.
 const AMOUNTS: [&str; 3] = ["price", "total", "unit_price"];
 
+/// Microseconds of a day.
+const DAY_US: i64 = 86_400_000_000;
+
 type Row = Map<String, Value>;
 
 /// One change of one row.
@@ -48,7 +51,8 @@ pub fn transactions(size: u64, began_us: i64) -> Vec<Vec<Change>> {
         all.push(vec![Change::insert("customers", customer(id, began_us)), Change::insert("products", product(id))]);
     }
     for id in 1..=size * 3 {
-        let at = began_us + i64::try_from(id % 9).unwrap_or(0) * 86_400_000_000;
+        // No order is younger than what is told of it.
+        let at = began_us - i64::try_from(id % 9).unwrap_or(0) * DAY_US;
         let lines: Vec<Row> = (1..=1 + id % 3).map(|line| item(id, line, 1 + (id * 7 + line) % size)).collect();
         let total = lines.iter().map(|line| cents(line, "unit_price") * line["quantity"].as_i64().unwrap_or(0)).sum();
         let order = row(json!({
@@ -80,7 +84,7 @@ fn customer(id: u64, began_us: i64) -> Row {
     let segment = ["consumer", "corporate", "smb", "vip"][usize::try_from(id % 4).unwrap_or(0)];
     row(json!({
         "id": id, "name": format!("Customer {id}"), "email": email, "segment": segment, "city": city,
-        "created_at": began_us, "updated_at": began_us, "bio": null,
+        "created_at": began_us - 9 * DAY_US, "updated_at": began_us - 9 * DAY_US, "bio": null,
     }))
 }
 
@@ -241,8 +245,8 @@ mod tests {
         assert_eq!(
             sql,
             "insert into customers (id, name, email, segment, city, created_at, updated_at, bio) values \
-             (1, 'Customer 1', 'c1@example.org', 'corporate', 'Kraków', timestamp 'epoch' + 1700000000000000 * interval \
-             '1 microsecond', timestamp 'epoch' + 1700000000000000 * interval '1 microsecond', null);\n"
+             (1, 'Customer 1', 'c1@example.org', 'corporate', 'Kraków', timestamp 'epoch' + 1699222400000000 * interval \
+             '1 microsecond', timestamp 'epoch' + 1699222400000000 * interval '1 microsecond', null);\n"
         );
         assert!(
             event.starts_with(
