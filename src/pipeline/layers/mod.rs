@@ -100,7 +100,7 @@ pub fn watermark_id(source: &TableName, table_id: &str) -> String {
 /// two slices of it.
 pub async fn advance_each(lake: &Lake, deadline: Option<DateTime<Utc>>) -> Vec<(TableName, Result<Advanced>)> {
     let mut of_changes = changes::advance_all(lake, deadline).await;
-    let mut stopped: BTreeSet<TableName> = BTreeSet::new();
+    let mut stopped = stopped_changes(lake, &of_changes);
     let mut outcomes = Vec::new();
     for contract in lake.catalog.tables() {
         if let Some(outcome) = of_changes.remove(&contract.table) {
@@ -108,10 +108,7 @@ pub async fn advance_each(lake: &Lake, deadline: Option<DateTime<Utc>>) -> Vec<(
                 Ok(advanced) => {
                     outcomes.extend(advanced.into_iter().map(|advanced| (advanced.table.clone(), Ok(advanced))))
                 }
-                Err(error) => {
-                    stopped.insert(contract.table.clone());
-                    outcomes.push((contract.table.clone(), Err(error)));
-                }
+                Err(error) => outcomes.push((contract.table.clone(), Err(error))),
             }
         }
         if contract.derivation().is_none() {
@@ -129,6 +126,16 @@ pub async fn advance_each(lake: &Lake, deadline: Option<DateTime<Utc>>) -> Vec<(
         outcomes.push((contract.table.clone(), outcome));
     }
     outcomes
+}
+
+/// The tables of changes that failed, and their histories.
+fn stopped_changes(lake: &Lake, outcomes: &BTreeMap<TableName, Result<Vec<Advanced>>>) -> BTreeSet<TableName> {
+    let failed = |contract: &&Arc<Contract>| outcomes.get(&contract.table).is_some_and(Result::is_err);
+    let both = |contract: &Arc<Contract>| {
+        let history = contract.changes().and_then(|source| source.history.as_ref()).map(|spec| spec.table.clone());
+        std::iter::once(contract.table.clone()).chain(history)
+    };
+    lake.catalog.tables().iter().filter(failed).flat_map(both).collect()
 }
 
 /// Brings one derived table to its sources' newest versions.

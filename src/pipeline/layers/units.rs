@@ -59,7 +59,7 @@ async fn touched(work: &Work<'_>, changes: &[Changed]) -> Result<Result<KeyIndex
         Unit::Whole { reason } => return Ok(Err(reason.clone())),
         Unit::Mapped { maps, .. } => {
             for (pin, changed) in work.pins.iter().zip(changes) {
-                add_mapped(pin, changed, maps, &mut units).await?;
+                add_mapped(pin, changed, maps, &mut units, MANY_UNITS).await?;
             }
         }
         Unit::Touched { queries, .. } => {
@@ -74,13 +74,19 @@ async fn touched(work: &Work<'_>, changes: &[Changed]) -> Result<Result<KeyIndex
         }
     }
     if units.len() > MANY_UNITS {
-        return Ok(Err(format!("{} units are touched", units.len())));
+        return Ok(Err(format!("more than {MANY_UNITS} units are touched")));
     }
     Ok(Ok(units))
 }
 
-/// Units of changed rows by expressions over one row.
-pub(super) async fn add_mapped(pin: &Pin, changed: &Changed, maps: &[UnitMap], units: &mut KeyIndex) -> Result<()> {
+/// Units of changed rows by expressions over one row; goes no further when there are more than `most`.
+pub(super) async fn add_mapped(
+    pin: &Pin,
+    changed: &Changed,
+    maps: &[UnitMap],
+    units: &mut KeyIndex,
+    most: usize,
+) -> Result<()> {
     let Some(snapshot) = &pin.snapshot else { return Ok(()) };
     let used: BTreeSet<&str> =
         maps.iter().flatten().flat_map(Expr::column_refs).map(|column| column.name.as_str()).collect();
@@ -93,20 +99,28 @@ pub(super) async fn add_mapped(pin: &Pin, changed: &Changed, maps: &[UnitMap], u
         compiled.push(RowMap::of_units(map, &input, &output)?);
     }
     let names: Vec<String> = input.fields().iter().map(|field| field.name().clone()).collect();
-    let mut add = |batch: &RecordBatch| -> Result<()> {
+    // Whether there may be more of them.
+    let mut add = |batch: &RecordBatch| -> Result<bool> {
         for map in &compiled {
             let batch = RecordBatch::try_new(Arc::clone(&input), columns_of(batch, &names)?)?;
             units.insert(map.apply(batch)?.columns())?;
         }
-        Ok(())
+        Ok(units.len() <= most)
     };
     if let Some(rows) = &changed.net {
-        return rows.iter().try_for_each(add);
+        for batch in rows {
+            if !add(batch)? {
+                break;
+            }
+        }
+        return Ok(());
     }
     for file in changed.added.iter().chain(&changed.removed) {
         let mut stream = snapshot.read(file, Some(&names)).await?;
         while let Some(batch) = stream.try_next().await? {
-            add(&batch)?;
+            if !add(&batch)? {
+                return Ok(());
+            }
         }
     }
     Ok(())
@@ -125,6 +139,9 @@ async fn add_queried(work: &Work<'_>, pin: &Pin, changed: &Changed, sql: &str, u
     while let Some(batch) = stream.try_next().await.map_err(engine_error)? {
         if batch.num_rows() == 0 {
             continue;
+        }
+        if units.len() > MANY_UNITS {
+            return Ok(());
         }
         let mut indices = Vec::with_capacity(names.len());
         for name in &names {

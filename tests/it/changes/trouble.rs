@@ -8,7 +8,7 @@ use alluvium::pipeline::lake::Settings;
 use alluvium::table::{Change, Table};
 
 use super::orders::events;
-use super::{ALL, content, told};
+use super::{ALL, PEOPLE, content, told};
 use crate::support::world::World;
 use crate::support::{TestLake, commit_once, settle, write_contracts};
 
@@ -85,5 +85,36 @@ async fn a_difference_is_found_and_mended() {
         assert_ne!(told(&lake.lake).await, expected);
         backfill(&lake.lake, &BackfillOptions::default(), |_| {}).await.unwrap();
         assert_eq!(told(&lake.lake).await, expected, "{folder}");
+    }
+}
+
+/// What is made from a table of changes waits while that stops, and so does what is made from its history.
+#[tokio::test]
+async fn what_is_derived_from_a_stopped_table_or_its_history_waits() {
+    let gold = |table: &str, from: &str| {
+        format!(
+            "version: 1\ntable: gold/{table}\nfrom: {from}\nwrite_mode: upsert\nprimary_key: [id]\nrecompute_by: [id]\n\
+             sql: select id, count(*) as number from input group by id\n"
+        )
+    };
+    let (rows, versions) = (gold("rows", "silver/people"), gold("versions", "silver/people_history"));
+    // No table is partitioned anew where it lies.
+    let wrong = format!("{PEOPLE}partition_by: [name]\n");
+    let [people, wrong] = [PEOPLE, wrong.as_str()].map(|people| {
+        [ALL[0], ("silver/people", people), ("gold/rows", rows.as_str()), ("gold/versions", versions.as_str())]
+    });
+    let mut lake = TestLake::new(ALL);
+    lake.load("shop/0.ndjson", content(&events(13, 60, 4))).await;
+    lake.redeploy(&wrong);
+    let report = commit(&lake.lake, CommitOptions { force: true, deadline: None }).await.unwrap();
+    let failed: Vec<String> = report.failed.iter().map(|failed| failed.table.to_string()).collect();
+    assert_eq!(failed, ["silver/people"], "{report:#?}");
+    for table in ["gold/rows", "gold/versions"] {
+        assert!(lake.lake.table(table).await.unwrap().is_none(), "{table} was made");
+    }
+    lake.redeploy(&people);
+    lake.settle().await;
+    for table in ["gold/rows", "gold/versions"] {
+        assert!(!lake.rows(table).await.is_empty(), "{table}");
     }
 }

@@ -214,3 +214,25 @@ fn lost_records_are_read_again() {
     world.assert_all_there_once(&stream);
     assert!(host.printed().contains("they are read again"), "{}", host.printed());
 }
+
+/// However the broker stores them.
+#[test]
+fn compressed_topics_are_read() {
+    let services = Services::shared();
+    let world = World::new("compressed");
+    let mut streams = changes::streams(21, 100);
+    streams.truncate(4);
+    for (stream, kind) in streams.iter_mut().zip(["gzip", "snappy", "lz4", "zstd"]) {
+        let topic = format!("{}.{kind}", world.prefix);
+        services.topic(&topic, 1, &[("compression.type", kind)]);
+        stream.iter_mut().for_each(|record| (record.topic, record.partition) = (topic.clone(), 0));
+    }
+    let sender = services.producer(None);
+    streams.iter().for_each(|stream| sender.send(stream));
+    let mut host = world.program(&services).start(&["local", "--no-port"]);
+    let records = streams.concat();
+    world.wait_for(&records);
+    host.signal("INT");
+    assert_eq!(host.ended(PATIENCE), Some(0), "{}", host.printed());
+    world.assert_all_there_once(&records);
+}

@@ -42,7 +42,7 @@ pub(super) async fn increment(work: &Work<'_>, changes: &[Changed]) -> Result<Do
                 return newcomers(work, keep, changed).await;
             }
             let mut keys = KeyIndex::over(&work.lineage.output, &work.contract.primary_key)?;
-            units::add_mapped(&work.pins[0], changed, maps, &mut keys).await?;
+            units::add_mapped(&work.pins[0], changed, maps, &mut keys, usize::MAX).await?;
             again(work, keep, &Arc::new(keys)).await
         }
         Unit::Touched { .. } => rebuild::whole(work, "keep with touched".to_owned()).await,
