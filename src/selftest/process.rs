@@ -9,7 +9,7 @@ use crate::event::{self, Item};
 use crate::faults::Script;
 use crate::http::Function;
 use crate::pipeline::backfill::{BackfillOptions, backfill};
-use crate::pipeline::commit::{CommitOptions, commit};
+use crate::pipeline::commit::{CommitOptions, CommitReport, commit};
 use crate::pipeline::deliver::{KeyOf, deliver};
 use crate::pipeline::ingest::ingest;
 use crate::pipeline::lake::Lake;
@@ -118,12 +118,12 @@ impl Process {
         Ok(())
     }
 
-    /// One run of the committer; whether it found nothing to do.
-    pub(super) async fn commit(&self) -> Result<bool> {
+    /// One run of the committer.
+    pub(super) async fn commit(&self) -> Result<CommitReport> {
         let report = commit(&self.lake, CommitOptions { force: true, deadline: None }).await?;
         announce(&self.queue, self.world.queue_name(), &report.restage, &World::scope(), self.world.time()).await?;
         stopped(report.failed.iter().map(|failure| format!("{}: {}", failure.table, failure.error)).collect())?;
-        Ok(report.is_quiet())
+        Ok(report)
     }
 
     async fn maintain(&self) -> Result<()> {

@@ -89,14 +89,16 @@ pub async fn soak(ground: &Ground, seed: u64, time: Duration, mut progress: impl
         scenario,
         chance: Chance::new(seed),
         landed: BTreeMap::new(),
+        set_back: TimeDelta::zero(),
         done: Soaked { seed, ..Soaked::default() },
     };
     let begun = Instant::now();
     while begun.elapsed() < time && soak.done.broken.is_empty() {
-        Box::pin(soak.round()).await?;
+        let done = Box::pin(soak.round()).await;
         progress(soak.done.rounds);
+        done.map_err(|error| error.within(format!("seed {seed}, round {}", soak.done.rounds)))?;
     }
-    Box::pin(soak.finish()).await?;
+    Box::pin(soak.finish()).await.map_err(|error| error.within(format!("seed {seed}")))?;
     soak.world.clear().await?;
     Ok(soak.done)
 }
@@ -108,6 +110,8 @@ struct Soak {
     chance: Chance,
     /// What the landing zone has now.
     landed: BTreeMap<String, String>,
+    /// By how much the clock was set back since everything was finished.
+    set_back: TimeDelta,
     done: Soaked,
 }
 
@@ -169,6 +173,7 @@ impl Soak {
             _ => TimeDelta::minutes(i64::try_from(self.chance.below(90)).unwrap_or_default()),
         };
         self.world.time().advance(by);
+        self.set_back += (-by).max(TimeDelta::zero());
         self.done.jumps += 1;
     }
 
@@ -203,6 +208,8 @@ impl Soak {
 
     /// All that is left is done; then the tables are what a lake makes of the landing zone that knows no past.
     async fn finish(&mut self) -> Result<()> {
+        // A message that was received before the clock was set back is hidden for so much longer.
+        self.world.time().advance(std::mem::replace(&mut self.set_back, TimeDelta::zero()));
         let process = self.world.process(Script::calm(None))?;
         process.invoke(Function::Reconcile).await?;
         self.world.finish(&process).await?;

@@ -293,18 +293,22 @@ impl World {
     /// Something fails although nothing is wrong, or it never comes to rest.
     pub(super) async fn finish(self: &Arc<Self>, process: &Process) -> Result<()> {
         self.take_steps(process).await?;
+        let mut last = String::new();
         for _ in 0..LOOKS {
             self.pass_visibility().await?;
             for function in [Function::Ingest, Function::CdcKafka] {
                 process.invoke(function).await?;
             }
-            let is_quiet = process.commit().await?;
+            let report = process.commit().await?;
             let depth = self.plot.queue.depth(self.queue_name()).await?;
-            if is_quiet && depth.total() == 0 && lock(&self.waiting).is_empty() {
+            if report.is_quiet() && depth.total() == 0 && lock(&self.waiting).is_empty() {
                 return Ok(());
             }
+            last = format!("{depth:?}, {report:?}");
         }
-        Err(Error::internal(format!("it never comes to rest, in {LOOKS} runs of the committer")))
+        Err(Error::internal(format!(
+            "it never comes to rest, in {LOOKS} runs of the committer; after the last: {last}"
+        )))
     }
 
     /// Time passes until what was received and not deleted is visible again.
