@@ -3,7 +3,8 @@
 //! DataFusion's integer operators and its sums wrap around, and its decimals may grow digits that their type does not have.
 //! Here every `+ - * / %` and negation of integers and decimals is an operation that fails instead (`operators`), and
 //! `sum` and `avg` count in a type wide enough for whatever is added, so that it is the result alone that may not fit
-//! (`sums`): whether a sum is refused does not depend on the order of its rows. Floats keep the arithmetic of IEEE 754.
+//! (`sums`): whether a sum is refused does not depend on the order of its rows. Floats keep the arithmetic of IEEE 754; of
+//! them `min` and `max` do not depend on that order either, NaN being the greatest.
 
 mod operators;
 mod sums;

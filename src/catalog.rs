@@ -119,6 +119,36 @@ impl Catalog {
         Self::build(load::folder(folder))
     }
 
+    /// Reads what is right of a folder: contracts with mistakes are left out, and what is made from their tables. For those
+    /// who only look; whoever writes reads all of it with [`Catalog::load`]. Gives the mistakes too.
+    #[must_use]
+    pub fn load_right(folder: &Path) -> (Self, Vec<Diagnostic>) {
+        let mut loaded = load::folder(folder);
+        let mut mistakes = Vec::new();
+        loop {
+            let found = match Self::build(loaded.clone()) {
+                Ok(catalog) => return (catalog, mistakes),
+                Err(found) => found,
+            };
+            let wrong: Vec<Diagnostic> = found.into_iter().filter(|diagnostic| diagnostic.is_error).collect();
+            let is_wrong = |contract: &Contract| wrong.iter().any(|mistake| mistake.file == contract.file);
+            let left_out: Vec<TableName> =
+                loaded.contracts.iter().filter(|contract| is_wrong(contract)).map(|c| c.table.clone()).collect();
+            loaded.contracts.retain(|contract| !is_wrong(contract));
+            loaded.names.retain(|name| !left_out.contains(name));
+            let before = loaded.found.len();
+            loaded.found.retain(|diagnostic| !diagnostic.is_error);
+            let is_stuck = left_out.is_empty() && loaded.found.len() == before;
+            // What is made from a table that is left out has no mistake of its own.
+            if mistakes.is_empty() {
+                mistakes = wrong;
+            }
+            if is_stuck {
+                return (Self::default(), mistakes);
+            }
+        }
+    }
+
     /// Contracts given as texts, each with its file's name (`.../<layer>/<table>.yaml`).
     ///
     /// # Errors

@@ -37,7 +37,8 @@ pub fn infer(reader: Box<dyn Read + Send>, file_name: &str, table: &TableName) -
         return Err(Error::invalid(format!("{file_name}: no records to learn from")).remedy("give a file with data"));
     }
     let mut proposals = learned.proposals;
-    settle(&mut proposals, &sample, table, &source).map_err(|error| plain(error, file_name))?;
+    let left_out = settle(&mut proposals, &sample, table, &source).map_err(|error| plain(error, file_name))?;
+    let notes: Vec<String> = sample.notes.iter().cloned().chain(left_out).collect();
     Ok(yaml::render(&yaml::Draft {
         table,
         source: &source,
@@ -45,17 +46,18 @@ pub fn infer(reader: Box<dyn Read + Send>, file_name: &str, table: &TableName) -
         file_name,
         records: learned.records,
         refused: learned.refused,
-        notes: &sample.notes,
+        notes: &notes,
     }))
 }
 
-/// Decodes the sample under the proposals and gives up what refuses a value, until nothing does.
+/// Decodes the sample under the proposals and gives up what refuses a value, until nothing does. Tells what was given up.
 fn settle(
     proposals: &mut Vec<Proposal>,
     sample: &Sample,
     table: &TableName,
     source: &Source,
-) -> Result<(), DecodeError> {
+) -> Result<Vec<String>, DecodeError> {
+    let mut left_out = Vec::new();
     // Each round widens or drops at least one proposal, and none can be widened more than twice.
     for _ in 0..=proposals.len() * 3 {
         let columns = proposals.iter().map(|proposal| proposal.column.clone()).collect();
@@ -73,15 +75,16 @@ fn settle(
             }
         }
         if failed.is_empty() {
-            return Ok(());
+            break;
         }
         for (index, reason) in failed.into_iter().rev() {
             if !widen(&mut proposals[index], source.format, &reason) {
-                proposals.remove(index);
+                let name = proposals.remove(index).column.name;
+                left_out.push(format!("`{name}` is not declared, and kept in _rescued: no type takes {reason}"));
             }
         }
     }
-    Ok(())
+    Ok(left_out)
 }
 
 /// A wider proposal; false when there is none.

@@ -1,9 +1,11 @@
-//! `+ - * / %` and negation of integers and decimals, as functions that fail where the engine's operators wrap.
+//! `+ - * / %` and negation of integers and decimals, as functions that fail where the engine's operators wrap; and casts of
+//! decimals to fewer digits, as functions that no comparison undoes.
 
 use std::hash::{Hash, Hasher};
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::kernels::numeric::{add, div, mul, neg, rem, sub};
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, Field, FieldRef,
 };
@@ -61,8 +63,35 @@ pub(super) fn check(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> 
             let operands = vec![operand.as_ref().clone()];
             Ok(Transformed::yes(call(Operation::Negative, &Expr::Negative(operand), operands)))
         }
+        Expr::Cast(cast) if loses(&cast.expr.get_type(schema)?, cast.field.data_type()) => {
+            let operation = Operation::Cast { to: cast.field.data_type().clone(), or_null: false };
+            let operands = vec![cast.expr.as_ref().clone()];
+            Ok(Transformed::yes(call(operation, &Expr::Cast(cast), operands)))
+        }
+        Expr::TryCast(cast) if loses(&cast.expr.get_type(schema)?, cast.field.data_type()) => {
+            let operation = Operation::Cast { to: cast.field.data_type().clone(), or_null: true };
+            let operands = vec![cast.expr.as_ref().clone()];
+            Ok(Transformed::yes(call(operation, &Expr::TryCast(cast), operands)))
+        }
         other => Ok(Transformed::no(other)),
     })
+}
+
+/// Whether a cast of decimals can drop digits. The engine takes `cast(m as int) = 1` for `m = 1`, which 1.10 is not: as a
+/// function a cast is left where it stands.
+fn loses(from: &DataType, to: &DataType) -> bool {
+    let digits = |data_type: &DataType| match data_type {
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => Some((i16::from(*precision) - i16::from(*scale), *scale)),
+        _ => None,
+    };
+    match (digits(from), digits(to)) {
+        (Some((whole, scale)), Some((to_whole, to_scale))) => to_whole < whole || to_scale < scale,
+        (Some(_), None) => to.is_integer(),
+        _ => false,
+    }
 }
 
 fn call(operation: Operation, written: &Expr, operands: Vec<Expr>) -> Expr {
@@ -83,10 +112,15 @@ fn counts(data_type: &DataType) -> bool {
     data_type.is_integer() || data_type.is_decimal()
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Operation {
     Binary(Operator),
     Negative,
+    Cast {
+        to: DataType,
+        /// What does not fit is null and no error.
+        or_null: bool,
+    },
 }
 
 /// One checked operation.
@@ -122,15 +156,18 @@ impl ScalarUDFImpl for Checked {
             Operation::Binary(Operator::Divide) => "checked_div",
             Operation::Binary(_) => "checked_rem",
             Operation::Negative => "checked_neg",
+            Operation::Cast { .. } => "checked_cast",
         }
     }
 
     /// The name of the operator that it replaces, so that columns are called as before.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(match (self.operation, args) {
+        Ok(match (&self.operation, args) {
             (Operation::Binary(operator), [left, right]) => {
                 format!("{} {operator} {}", left.schema_name(), right.schema_name())
             }
+            // As the engine does: a column is called by what is cast.
+            (Operation::Cast { .. }, args) => operand(args)?.schema_name().to_string(),
             _ => format!("(- {})", operand(args)?.schema_name()),
         })
     }
@@ -144,17 +181,19 @@ impl ScalarUDFImpl for Checked {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        match (self.operation, types) {
+        match (&self.operation, types) {
             (Operation::Binary(operator), [left, right]) => {
-                BinaryTypeCoercer::new(left, &operator, right).get_result_type()
+                BinaryTypeCoercer::new(left, operator, right).get_result_type()
             }
+            (Operation::Cast { to, .. }, _) => Ok(to.clone()),
             _ => operand(types).cloned(),
         }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
-        let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+        let may_be_null = matches!(self.operation, Operation::Cast { or_null: true, .. });
+        let nullable = may_be_null || args.arg_fields.iter().any(|field| field.is_nullable());
         Ok(Field::new(self.name(), self.return_type(&types)?, nullable).into())
     }
 
@@ -165,12 +204,11 @@ impl ScalarUDFImpl for Checked {
 
 impl Checked {
     fn compute(&self, operands: &[ColumnarValue]) -> Result<ColumnarValue> {
-        let (Operation::Binary(operator), [left, right]) = (self.operation, operands) else {
+        let (Operation::Binary(operator), [left, right]) = (&self.operation, operands) else {
             return Ok(match operand(operands)? {
-                ColumnarValue::Array(array) => ColumnarValue::Array(within_digits(neg(array)?)?),
+                ColumnarValue::Array(array) => ColumnarValue::Array(self.of_one(array)?),
                 ColumnarValue::Scalar(scalar) => {
-                    let negated = within_digits(neg(&scalar.to_array()?)?)?;
-                    ColumnarValue::Scalar(ScalarValue::try_from_array(&negated, 0)?)
+                    ColumnarValue::Scalar(ScalarValue::try_from_array(&self.of_one(&scalar.to_array()?)?, 0)?)
                 }
             });
         };
@@ -185,8 +223,22 @@ impl Checked {
         })
     }
 
+    fn of_one(&self, array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+        match &self.operation {
+            Operation::Cast { to, or_null } => {
+                let options = CastOptions { safe: *or_null, ..CastOptions::default() };
+                cast_with_options(array, to, &options)
+            }
+            _ => within_digits(neg(array)?),
+        }
+    }
+
     fn explained(&self, error: DataFusionError, result: &DataType) -> DataFusionError {
         let DataFusionError::ArrowError(cause, _) = error else { return error };
+        if matches!(self.operation, Operation::Cast { .. }) {
+            let too_big = Error::invalid(format!("`{}` does not fit into {}", self.written, spelled(result)));
+            return refusal(too_big.remedy("cast to a wider type, or write try_cast, which gives null").because(cause));
+        }
         let written = &self.written;
         refusal(match *cause {
             ArrowError::DivideByZero => Error::invalid(format!("`{written}` divides by zero"))

@@ -1,5 +1,6 @@
 //! `sum` and `avg` over the engine's own, fed with wider values: nothing wraps on the way, and a result that its type cannot
-//! hold is refused.
+//! hold is refused. `min` and `max` of floats over the engine's own, fed with integers in the floats' order: the engine's
+//! depend on where among its rows a NaN stands.
 
 use std::sync::Arc;
 
@@ -7,16 +8,17 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType,
-    Field, FieldRef, Int64Type, UInt64Type,
+    Field, FieldRef, Float64Type, Int64Type, UInt64Type,
 };
 use arrow::error::ArrowError;
 use datafusion::common::{Result, ScalarValue, not_impl_err, plan_err};
 use datafusion::functions_aggregate::average::avg_udaf;
+use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature, StatisticsArgs,
 };
 
 use super::{refusal, spelled};
@@ -28,9 +30,9 @@ const NARROW_DIGITS: u8 = 26;
 /// Decimals of more digits than this are not summed: 256 bits hold ten thousand million of the greatest.
 const MOST_DIGITS: u8 = 66;
 
-/// `sum` and `avg`, to be registered over the engine's.
-pub(super) fn functions() -> [AggregateUDF; 2] {
-    [sum_udaf(), avg_udaf()].map(|inner| AggregateUDF::new_from_impl(Exact { inner }))
+/// The aggregates, to be registered over the engine's.
+pub(super) fn functions() -> [AggregateUDF; 4] {
+    [sum_udaf(), avg_udaf(), min_udaf(), max_udaf()].map(|inner| AggregateUDF::new_from_impl(Exact { inner }))
 }
 
 /// An aggregate of the engine, exact.
@@ -56,6 +58,15 @@ impl Exact {
     /// None for types that the engine's own aggregate does not wrap.
     fn widths(&self, written: &str, summed: &DataType, result: &DataType) -> Result<Option<Widths>> {
         use DataType::{Decimal32, Decimal64, Decimal128, Decimal256, Duration, Float64, Int64, UInt64};
+        if self.is_extreme() {
+            let ordered = summed.is_floating().then(|| Widths {
+                written: written.to_owned(),
+                wide: Int64,
+                wide_result: Int64,
+                result: result.clone(),
+            });
+            return Ok(ordered);
+        }
         let wide = match summed {
             Int64 | Duration(_) => Decimal128(19, 0),
             UInt64 => Decimal128(20, 0),
@@ -74,6 +85,12 @@ impl Exact {
     }
 }
 
+impl Exact {
+    fn is_extreme(&self) -> bool {
+        matches!(self.inner.name(), "min" | "max")
+    }
+}
+
 impl AggregateUDFImpl for Exact {
     fn name(&self) -> &str {
         self.inner.name()
@@ -89,6 +106,7 @@ impl AggregateUDFImpl for Exact {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types.first() {
+            _ if self.is_extreme() => self.inner.return_type(types),
             Some(DataType::Interval(_)) => {
                 plan_err!("{} of intervals could wrap: take it of the times' difference", self.name())
             }
@@ -97,6 +115,10 @@ impl AggregateUDFImpl for Exact {
             }
             _ => self.inner.return_type(types),
         }
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.coerce_types(types)
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
@@ -146,6 +168,15 @@ impl AggregateUDFImpl for Exact {
         Ok(Box::new(ExactGroups { inner: self.inner.create_groups_accumulator(wide)?, widths }))
     }
 
+    fn value_from_stats(&self, statistics: &StatisticsArgs<'_>) -> Option<ScalarValue> {
+        // Bounds of floats leave NaN out.
+        if statistics.return_type.is_floating() { None } else { self.inner.value_from_stats(statistics) }
+    }
+
+    fn is_descending(&self) -> Option<bool> {
+        self.inner.is_descending()
+    }
+
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::Identical
     }
@@ -181,6 +212,8 @@ impl Widths {
             (DataType::Int64, _) => each::<Int64Type, Decimal128Type>(values, wide),
             (DataType::UInt64, _) => each::<UInt64Type, Decimal128Type>(values, wide),
             (DataType::Duration(_), _) => each::<Int64Type, Decimal128Type>(&cast(values, &DataType::Int64)?, wide),
+            (DataType::Float64, _) => Arc::new(values.as_primitive::<Float64Type>().unary::<_, Int64Type>(ordered)),
+            (DataType::Float16 | DataType::Float32, _) => self.widened(&cast(values, &DataType::Float64)?)?,
             (DataType::Decimal32(..), _) => each::<Decimal32Type, Decimal128Type>(values, wide),
             (DataType::Decimal64(..), _) => each::<Decimal64Type, Decimal128Type>(values, wide),
             (DataType::Decimal128(..), DataType::Decimal256(..)) => {
@@ -210,6 +243,11 @@ impl Widths {
         let exact = CastOptions { safe: false, ..CastOptions::default() };
         Ok(match &self.result {
             DataType::Duration(_) => cast(&cast_with_options(wide, &DataType::Int64, &exact)?, &self.result)?,
+            DataType::Float64 => Arc::new(wide.as_primitive::<Int64Type>().unary::<_, Float64Type>(of_ordered)),
+            result if result.is_floating() => {
+                let floats = wide.as_primitive::<Int64Type>().unary::<_, Float64Type>(of_ordered);
+                cast(&floats, result)?
+            }
             result => {
                 let narrow = cast_with_options(wide, result, &exact)?;
                 // Of equal types nothing was cast, and nothing looked at.
@@ -220,6 +258,18 @@ impl Widths {
             }
         })
     }
+}
+
+/// A float's place in an order of which every NaN is the greatest, and both zeros are one.
+fn ordered(value: f64) -> i64 {
+    let value = if value.is_nan() { f64::NAN } else { value + 0.0 };
+    let bits = value.to_bits().cast_signed();
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
+}
+
+/// The float of a place.
+fn of_ordered(place: i64) -> f64 {
+    f64::from_bits((place ^ ((place >> 63).cast_unsigned() >> 1).cast_signed()).cast_unsigned())
 }
 
 #[derive(Debug)]

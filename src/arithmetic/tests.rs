@@ -151,6 +151,59 @@ fn operators_give_the_exact_result_or_name_themselves() {
     }
 }
 
+/// A cast that drops digits stands where it is written: no comparison is made with what it was made of.
+#[test]
+fn casts_of_decimals_are_not_undone_by_comparisons() {
+    let context = session(false);
+    let money = DataType::Decimal128(10, 2);
+    let table = RecordBatch::try_from_iter([("m", column(&money, &[Some(110), Some(100), Some(199), None]))]).unwrap();
+    for (condition, expected) in [
+        ("cast(m as int) = 1", 3),
+        ("cast(m as bigint) > 1", 0),
+        ("cast(m as decimal(10,0)) = 2", 1),
+        ("cast(m as decimal(12,3)) = 1.1", 1),
+        ("try_cast(m as decimal(2,2)) is null", 4),
+    ] {
+        let found = ask(&context, &table, &format!("select count(*) as n from t where {condition}")).unwrap();
+        assert_eq!(wholes(found.column(0)), [Some(whole(expected))], "{condition}");
+    }
+    let refused = ask(&context, &table, "select * from t where cast(m as decimal(2,2)) < 6").unwrap_err();
+    assert!(refused.to_string().contains("does not fit into decimal(2,2)"), "{refused}");
+    let named = ask(&context, &table, "select cast(m as int) from t").unwrap();
+    assert_eq!(named.schema().field(0).name(), "t.m");
+}
+
+/// The least and the greatest of floats, wherever a NaN stands among them.
+#[test]
+fn extremes_of_floats_do_not_depend_on_the_order_of_rows() {
+    use arrow::array::{Float32Array, Float64Array};
+    let floats = [f64::NAN, 1.5, -f64::NAN, -0.0, 0.0, f64::NEG_INFINITY];
+    for skip_partial in [false, true] {
+        let context = session(skip_partial);
+        for turn in 0..floats.len() {
+            let mut turned = floats;
+            turned.rotate_left(turn);
+            let groups: ArrayRef = Arc::new(arrow::array::Int64Array::from_iter_values([1; 6]));
+            let narrow = turned.map(|value| value as f32);
+            let table = RecordBatch::try_from_iter([
+                ("k", groups),
+                ("f", Arc::new(Float64Array::from_iter_values(turned)) as ArrayRef),
+                ("g", Arc::new(Float32Array::from_iter_values(narrow)) as ArrayRef),
+            ])
+            .unwrap();
+            let sql = "select min(f) as a, max(f) as b, max(f) filter (where f between -1 and 0) as c, max(g) as d, min(k) as e from t";
+            for sql in [sql.to_owned(), format!("{sql} group by k")] {
+                let found = ask(&context, &table, &sql).unwrap();
+                let double = |at: usize| found.column(at).as_primitive::<arrow::datatypes::Float64Type>().value(0);
+                assert_eq!((double(0), double(1).is_nan()), (f64::NEG_INFINITY, true), "{turned:?}");
+                assert_eq!(double(2).to_bits(), 0.0_f64.to_bits(), "{turned:?}");
+                assert!(found.column(3).as_primitive::<arrow::datatypes::Float32Type>().value(0).is_nan());
+                assert_eq!(wholes(found.column(4)), [Some(whole(1))]);
+            }
+        }
+    }
+}
+
 #[test]
 fn names_and_types_are_those_of_the_operators() {
     let checked = session(false);

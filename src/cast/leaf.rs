@@ -330,7 +330,7 @@ impl Kind {
         Ok(Value::Float32(narrow))
     }
 
-    /// A float into a type that is none, by its shortest text; integers only where floats are exact.
+    /// A float into a type that is none, by its shortest text; integers and decimals only where floats tell integers apart.
     fn float(self, value: f64, text: &str, bits: i32, settings: &Settings) -> Result<Value<'static>, String> {
         if !value.is_finite() {
             return Err(format!("{value} is no {}", self.name()));
@@ -338,7 +338,7 @@ impl Kind {
         if self == Self::String {
             return string(Cow::Owned(value.to_string()), settings);
         }
-        if matches!(self, Self::Int(_)) && value.abs() > 2_f64.powi(bits) {
+        if matches!(self, Self::Int(_) | Self::Decimal(..)) && value.abs() > 2_f64.powi(bits) {
             return Err("a float of this size stands for several integers".to_owned());
         }
         self.number_scalar(text, settings)

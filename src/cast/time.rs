@@ -3,7 +3,7 @@
 //! A text first becomes a [`Stamp`] (what was written); the column's type then decides what that means. The wall clock
 //! is never moved by an offset that was not written or declared.
 
-use chrono::{DateTime, NaiveDateTime, Offset, TimeZone};
+use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone};
 use chrono_tz::{GapInfo, Tz};
 
 use super::civil::{DAY_MICROS, MAX_DAYS, MAX_MICROS, MIN_DAYS, MIN_MICROS, days_of};
@@ -139,6 +139,7 @@ impl TimeRules {
             return in_range(wall);
         }
         let local = naive(wall)?;
+        rules_are_known(zone, &local)?;
         let seconds = match zone.offset_from_local_datetime(&local) {
             chrono::LocalResult::Single(offset) => offset.fix().local_minus_utc(),
             chrono::LocalResult::Ambiguous(one, other) => {
@@ -172,6 +173,7 @@ impl TimeRules {
     pub(super) fn wall_of_instant(&self, instant: i64) -> Result<i64, String> {
         let zone = self.zone.ok_or("an offset would be dropped, and the column declares no `timezone`")?;
         let utc = naive(instant)?;
+        rules_are_known(zone, &utc)?;
         let seconds = zone.offset_from_utc_datetime(&utc).fix().local_minus_utc();
         in_range(instant + i64::from(seconds) * 1_000_000)
     }
@@ -183,6 +185,24 @@ impl TimeRules {
             Some(offset) => self.wall_of_instant(self.wall(stamp)? - i64::from(offset) * 1_000_000),
         }
     }
+}
+
+/// The first year that the table of zones says nothing of: from then on it has no more changes of clocks.
+const UNKNOWN_FROM: i32 = 2100;
+
+/// Zones that put their clocks forward and back are known as far as their table goes.
+fn rules_are_known(zone: Tz, time: &NaiveDateTime) -> Result<(), String> {
+    if time.year() < UNKNOWN_FROM {
+        return Ok(());
+    }
+    let offset = |month| {
+        let day = NaiveDate::from_ymd_opt(UNKNOWN_FROM - 1, month, 1).unwrap_or_default().and_time(NaiveTime::MIN);
+        zone.offset_from_utc_datetime(&day).fix()
+    };
+    if offset(1) == offset(7) {
+        return Ok(());
+    }
+    Err(format!("the clock of {zone} is not known from the year {UNKNOWN_FROM} on"))
 }
 
 /// The day of a wall-clock time at midnight; another time of day would be cut off.

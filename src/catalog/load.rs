@@ -7,7 +7,7 @@ use crate::name::{LAYERS, TableName};
 use crate::schema::{At, Contract, Diagnostic, suggest, yaml};
 
 /// What was found.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Loaded {
     /// Contracts that could be read, mistakes replaced by defaults.
     pub(super) contracts: Vec<Contract>,

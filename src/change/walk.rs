@@ -31,6 +31,10 @@ pub const READ_AT: &str = "_read_at";
 /// Rows that are judged at once.
 const JUDGED: usize = 16_384;
 
+/// Rounds in which the rows of many keys are judged at once. In a key that is not through by then each verdict changes what
+/// the next row is: its rows are judged one by one, since each further round would judge all of them again.
+const ROUNDS: usize = 8;
+
 /// What a walk has to know of a table of changes.
 #[derive(Debug, Clone)]
 pub struct Shape {
@@ -171,7 +175,13 @@ impl<'a> Walker<'a> {
     fn verdicts(&self, view: &View<'_>, keys: &[Range<usize>]) -> Result<Verdicts> {
         let mut verdicts = Verdicts::default();
         let mut open: Vec<&Range<usize>> = keys.iter().filter(|range| view.has_placeholder(range)).collect();
+        let mut rounds = 0;
         while !open.is_empty() {
+            rounds += 1;
+            if rounds > ROUNDS {
+                open.into_iter().try_for_each(|range| self.one_by_one(view, range, &mut verdicts))?;
+                break;
+            }
             let mut unjudged: Vec<Light> = Vec::new();
             let mut still_open = Vec::new();
             for range in open {
@@ -191,17 +201,45 @@ impl<'a> Walker<'a> {
                 }
             }
             for some in unjudged.chunks(JUDGED) {
-                let mut picks = Picks::default();
-                some.iter().for_each(|row| picks.push(row));
-                let judged = (self.judge)(&picks.batch(view, &view.batch.schema())?)?;
-                if judged.len() != some.len() {
-                    return Err(Error::internal(format!("{} rows were judged, not {}", judged.len(), some.len())));
-                }
-                some.iter().zip(judged).for_each(|(row, rules)| verdicts.insert(row, rules));
+                some.iter().zip(self.judged(view, some)?).for_each(|(row, rules)| verdicts.insert(row, rules));
             }
             open = still_open;
         }
         Ok(verdicts)
+    }
+
+    fn one_by_one(&self, view: &View<'_>, range: &Range<usize>, verdicts: &mut Verdicts) -> Result<()> {
+        let (changes, _) = distinct(view.changes(range.clone())?);
+        let mut failed = None;
+        settle(&changes, &self.truncates, |row, _| {
+            if row.sources.is_none() {
+                return view.broken(row.at);
+            }
+            if let Some(rules) = verdicts.of(row) {
+                return rules.to_vec();
+            }
+            let rules = match self.judged(view, std::slice::from_ref(row)) {
+                Ok(judged) => judged.into_iter().flatten().collect::<Vec<_>>(),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    Vec::new()
+                }
+            };
+            verdicts.insert(row, rules.clone());
+            rules
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The rules that each of some resolved rows breaks.
+    fn judged(&self, view: &View<'_>, some: &[Light]) -> Result<Vec<Vec<String>>> {
+        let mut picks = Picks::default();
+        some.iter().for_each(|row| picks.push(row));
+        let judged = (self.judge)(&picks.batch(view, &view.batch.schema())?)?;
+        if judged.len() != some.len() {
+            return Err(Error::internal(format!("{} rows were judged, not {}", judged.len(), some.len())));
+        }
+        Ok(judged)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use super::output;
 use crate::app::{self, Backends};
+use crate::catalog::Catalog;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Backend, Config};
 use crate::error::{Error, Result};
@@ -43,13 +45,40 @@ impl Context {
     /// # Errors
     /// There is none, a contract is wrong, or a folder cannot be used.
     pub async fn existing_lake(&self) -> Result<Lake> {
+        self.lake_exists()?;
+        self.lake().await
+    }
+
+    /// The lake as it is, for commands that only look: a contract with a mistake is told and left out, and what it says of
+    /// its table is not known.
+    ///
+    /// # Errors
+    /// There is none, or a folder cannot be used.
+    pub async fn lake_to_look_at(&self) -> Result<Lake> {
+        self.lake_exists()?;
+        self.schemas_exist()?;
+        let (catalog, mistakes) = Catalog::load_right(&self.config.schemas);
+        for mistake in &mistakes {
+            output::note(&format!("{mistake}"));
+        }
+        if !mistakes.is_empty() {
+            output::note(
+                "contracts with mistakes are left out: nothing is loaded before they are mended (`alluvium check`)",
+            );
+        }
+        let backends = Backends::open(&self.config, Arc::clone(&self.clock))?;
+        backends.reach().await?;
+        backends.lake(catalog)
+    }
+
+    fn lake_exists(&self) -> Result<()> {
         // Whether there is one in an account is seen by whoever reads it.
         if self.config.storage_backend == Backend::Local && !self.config.lake_folder().is_dir() {
             return Err(Error::not_found(format!("there is no lake at {}", self.config.home.display())).remedy(
                 "fill one with `alluvium ingest PATH` or make one with `alluvium demo`; --home or ALLUVIUM_HOME names another",
             ));
         }
-        self.lake().await
+        Ok(())
     }
 
     /// The lake as it is, under the contracts of another folder.

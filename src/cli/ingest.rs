@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, mpsc};
 use super::context::{Context, declared};
 use super::exit::Exit;
 use super::output;
-use super::producer::{Producer, upload};
+use super::producer::{Producer, holds_other, upload};
 use crate::app::Backends;
 use crate::catalog::Claim;
 use crate::error::{Directive, Error, Result};
@@ -42,6 +42,7 @@ const COMMITS: usize = 100;
 #[command(after_help = "Examples:
   alluvium ingest /data/trips_march --table raw/trips     copy a folder of files and load it
   alluvium ingest data/landing/trips                      load what is in the landing zone already
+  alluvium ingest fixed/day1.csv --table raw/trips --replace   correct a file that was loaded before
 
 Exit code: 0 everything was taken (quarantined records included), 3 a file was refused or nobody takes it,
 1 it could not finish.")]
@@ -52,6 +53,9 @@ pub struct IngestArgs {
     /// Copy to where this table looks for its files, and only what it takes; without it, to a folder named as PATH's own
     #[arg(long, value_name = "TABLE")]
     pub table: Option<String>,
+    /// Let a file take the place of another one of its name in the landing zone, as its next version
+    #[arg(long)]
+    pub replace: bool,
     /// How the row arithmetic is printed
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
@@ -92,6 +96,9 @@ pub async fn run(context: &Context, args: &IngestArgs) -> Result<Exit> {
     if brought.files.is_empty() {
         return Ok(Exit::Found);
     }
+    if !args.replace {
+        refuse_replacements(&producer, &brought.files).await?;
+    }
     let begun = lake.clock.now();
     let landed: BTreeSet<String> = brought.files.iter().map(|file| file.landed.clone()).collect();
     let (mut failures, _) = stage_all(&lake, &producer, brought.files, lake.settings.threads).await?;
@@ -102,6 +109,27 @@ pub async fn run(context: &Context, args: &IngestArgs) -> Result<Exit> {
         Exit::Done if !foreign.is_empty() => Exit::Found,
         exit => exit,
     })
+}
+
+/// A file that lands under the name of another is its next version, and the other's rows go: that has to be meant.
+async fn refuse_replacements(producer: &Producer, files: &[bring::Bring]) -> Result<()> {
+    let mut replaced = Vec::new();
+    for file in files {
+        let other = match (producer, &file.from) {
+            (Producer::Container(blobs), Some(from)) => holds_other(&**blobs, from, &file.landed).await?,
+            _ => file.would_replace()?,
+        };
+        if other {
+            replaced.push(file);
+        }
+    }
+    let Some(first) = replaced.first() else { return Ok(()) };
+    let more = if replaced.len() > 1 { format!(" (and {} more like it)", replaced.len() - 1) } else { String::new() };
+    let message =
+        format!("the landing zone has another file at {}, where {} would go{more}", first.landed, first.shown());
+    Err(Error::invalid(message).remedy(
+        "nothing was copied; --replace makes it the next version of that file, whose rows then go, or give it another name",
+    ))
 }
 
 /// Takes out, and tells, the files that would be copied to where `table` looks and that it does not take.

@@ -54,7 +54,7 @@ pub struct LedgerArgs {
 /// # Errors
 /// A filter cannot be read, or the ledger cannot.
 pub async fn run(context: &Context, args: &LedgerArgs) -> Result<Exit> {
-    let lake = context.existing_lake().await?;
+    let lake = context.lake_to_look_at().await?;
     let table = args.table.as_deref().map(|name| declared(&lake, name)).transpose()?;
     let status = args.status.as_deref().map(parse_status).transpose()?;
     let glob = args.path.as_deref().map(path_matcher).transpose()?;

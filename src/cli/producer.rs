@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures::TryStreamExt as _;
 use object_store::path::Path as BlobPath;
 use object_store::{ObjectStore, ObjectStoreExt as _, WriteMultipart};
 use tokio::io::AsyncReadExt as _;
@@ -101,6 +102,34 @@ fn blob(path: &str) -> Result<BlobPath> {
             .because(error)
             .remedy("give the file another name")
     })
+}
+
+/// Whether there is a blob of this name with another content than a local file.
+///
+/// # Errors
+/// The file cannot be read, or the container not be reached.
+pub async fn holds_other(blobs: &dyn ObjectStore, from: &Path, path: &str) -> Result<bool> {
+    let reading = |error: std::io::Error| Error::from(error).within(from.display());
+    let looking = |error: object_store::Error| Error::from(error).within(path);
+    let there = match blobs.get(&blob(path)?).await {
+        Ok(there) => there,
+        Err(object_store::Error::NotFound { .. }) => return Ok(false),
+        Err(error) => return Err(looking(error)),
+    };
+    let mut file = tokio::fs::File::open(from).await.map_err(reading)?;
+    if file.metadata().await.map_err(reading)?.len() != there.meta.size {
+        return Ok(true);
+    }
+    let mut pieces = there.into_stream();
+    let mut ours = Vec::new();
+    while let Some(theirs) = pieces.try_next().await.map_err(looking)? {
+        ours.resize(theirs.len(), 0);
+        file.read_exact(&mut ours).await.map_err(reading)?;
+        if ours != theirs {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Copies a local file to a blob; gives back its bytes. The blob appears when all of it is there.

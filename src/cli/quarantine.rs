@@ -92,7 +92,10 @@ pub struct ShowArgs {
 /// # Errors
 /// The table is not there or cannot be read.
 pub async fn run(context: &Context, args: &QuarantineArgs) -> Result<Exit> {
-    let lake = context.existing_lake().await?;
+    let lake = match &args.what {
+        What::Redrive(_) => context.existing_lake().await?,
+        What::List(_) | What::Show(_) => context.lake_to_look_at().await?,
+    };
     match &args.what {
         What::List(list) => {
             let mut found = Vec::new();

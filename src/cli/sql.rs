@@ -6,7 +6,7 @@ pub mod lake_catalog;
 
 use std::io::Read as _;
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use clap::Args;
 use datafusion::physical_plan::SendableRecordBatchStream;
 use futures::TryStreamExt;
@@ -37,7 +37,7 @@ pub struct SqlArgs {
     /// How rows are printed; csv, json and ndjson are streamed and exact
     #[arg(short = 'o', long, visible_alias = "output", value_enum, default_value_t)]
     pub format: Format,
-    /// Every table as it was at this instant: RFC 3339, or UTC as `history` prints it
+    /// Every table as it was at this instant (of a second, at its end): RFC 3339, or UTC as `history` prints it
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub at: Option<DateTime<Utc>>,
     /// A version: N for the one table of the query, or TABLE=N (may be repeated)
@@ -62,7 +62,7 @@ pub async fn run(context: &Context, args: &SqlArgs) -> Result<Exit> {
         }
         text => text.to_owned(),
     };
-    let lake = context.existing_lake().await?;
+    let lake = context.lake_to_look_at().await?;
     let pins = Pins { at: args.at, versions: args.version.clone() };
     let rows = Engine::over(&lake, pins)?.stream(&query).await?;
     match args.format {
@@ -72,9 +72,11 @@ pub async fn run(context: &Context, args: &SqlArgs) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// RFC 3339, with a space for the `T` too; without an offset it is UTC.
+/// RFC 3339, with a space for the `T` too; without an offset it is UTC. A second without a fraction means to its end: people
+/// see no more of a version's time.
 fn parse_time(text: &str) -> std::result::Result<DateTime<Utc>, String> {
     let text = text.trim();
+    let rest = if text.contains('.') { TimeDelta::zero() } else { TimeDelta::microseconds(999_999) };
     let with_offset = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc());
     let without = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f"].into_iter();
     with_offset
@@ -82,6 +84,7 @@ fn parse_time(text: &str) -> std::result::Result<DateTime<Utc>, String> {
             let found = without.filter_map(|format| NaiveDateTime::parse_from_str(text, format).ok()).next();
             found.map(|time| time.and_utc()).ok_or(error)
         })
+        .map(|time| time + rest)
         .map_err(|_| "expected a time such as 2024-03-01T12:00:00Z or \"2024-03-01 12:00:00\" (UTC)".to_owned())
 }
 
@@ -125,15 +128,16 @@ mod tests {
     #[test]
     fn times_are_taken_as_history_prints_them() {
         let expected: DateTime<Utc> = "2026-11-29T23:46:45Z".parse().unwrap();
+        let its_end = expected + TimeDelta::microseconds(999_999);
+        assert_eq!(parse_time(" 2026-11-29 23:46:45.000 "), Ok(expected));
         for text in [
             "2026-11-29T23:46:45Z",
             "2026-11-29 23:46:45Z",
             "2026-11-30T00:46:45+01:00",
             "2026-11-29 23:46:45",
             "2026-11-29T23:46:45",
-            " 2026-11-29 23:46:45.000 ",
         ] {
-            assert_eq!(parse_time(text), Ok(expected), "{text}");
+            assert_eq!(parse_time(text), Ok(its_end), "{text}");
         }
         for text in ["", "2026-11-29", "yesterday", "2026-13-01 00:00:00", "23:46:45"] {
             assert!(parse_time(text).unwrap_err().contains("2024-03-01 12:00:00"), "{text}");

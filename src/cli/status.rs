@@ -31,7 +31,7 @@ pub struct StatusArgs {
 /// # Errors
 /// The lake cannot be read.
 pub async fn run(context: &Context, args: &StatusArgs) -> Result<Exit> {
-    let lake = context.existing_lake().await?;
+    let lake = context.lake_to_look_at().await?;
     let mut now = status(&lake).await?;
     let queues = Backends::open(&context.config, Arc::clone(&context.clock))?.queue();
     now.queues = Some(queue::depths(&queues, &context.config.queue_name).await);

@@ -46,7 +46,7 @@ pub struct HistoryArgs {
 /// # Errors
 /// The lake cannot be read.
 pub async fn run_tables(context: &Context, args: &TablesArgs) -> Result<Exit> {
-    let lake = context.existing_lake().await?;
+    let lake = context.lake_to_look_at().await?;
     let mut grid =
         Grid::new(&["table", "layer", "version", "rows", "files", "bytes", "keys", "partitioned_by", "from"]);
     for contract in lake.catalog.tables() {
@@ -105,7 +105,7 @@ fn origin(contract: &Contract) -> Vec<String> {
 /// # Errors
 /// There is no such table, or its log cannot be read.
 pub async fn run_history(context: &Context, args: &HistoryArgs) -> Result<Exit> {
-    let lake = context.existing_lake().await?;
+    let lake = context.lake_to_look_at().await?;
     let (_, table) = find_table(&lake, &args.table).await?;
     let mut entries = table.history(args.limit).await?;
     if args.output == Output::Table {

@@ -137,6 +137,23 @@ impl Field {
         of(ColumnType::String)
     }
 
+    /// What no one type takes is kept as text.
+    fn as_text(&self) -> Proposal {
+        let kinds = [
+            (self.booleans > 0, "booleans"),
+            (!self.numbers.is_empty(), "numbers"),
+            (!self.texts.is_empty(), "strings"),
+            (self.objects > 0, "objects"),
+            (self.lists > 0, "lists"),
+        ];
+        let seen: Vec<&str> = kinds.iter().filter(|(is_seen, _)| *is_seen).map(|(_, kind)| *kind).collect();
+        let note = match seen.as_slice() {
+            [_] => "no type says what it has in it: kept as JSON text".to_owned(),
+            several => format!("{} in the sample: kept as text", several.join(" and ")),
+        };
+        Proposal { notes: vec![note], ..Proposal::new("", ColumnType::String) }
+    }
+
     /// The type of a part of a nested value, where only types can be declared.
     fn nested(&self) -> Option<ColumnType> {
         let proposal = self.data_type()?;
@@ -166,7 +183,7 @@ fn from_json(sample: &Sample, table: &TableName, source: &Source) -> Result<Lear
     let keys: Vec<String> = fields.keys().cloned().collect();
     let mut proposals = Vec::with_capacity(keys.len());
     for ((key, field), name) in fields.iter().zip(legal_names(&keys)) {
-        let Some(mut proposal) = field.data_type() else { continue };
+        let mut proposal = field.data_type().unwrap_or_else(|| field.as_text());
         proposal.column.nullable = field.nulls > 0 || field.present < records - refused;
         if field.nulls == field.present {
             proposal.notes = vec!["always null in the sample".to_owned()];

@@ -121,6 +121,7 @@ fn json() {
     insta::assert_snapshot!(inferred(content.as_bytes(), "x.ndjson"), @r#"
     # A first contract, inferred from 2 records of x.ndjson. Read it before you trust it:
     # types and `nullable: false` say what these records had, not what the next file will have.
+    # `mix` is not declared, and kept in _rescued: no type takes `[1]`: an array is no string.
     version: 1
     table: raw/t
     source:
@@ -141,6 +142,11 @@ fn json() {
     "#);
     let array = inferred(b"[{\"a\":true},\n{\"a\":null}]", "x.json");
     assert!(array.contains("format: json\n") && array.contains("{ name: a, type: boolean }"), "{array}");
+    let mixed = "{\"id\":1}\n{\"id\":\"A2\"}\n";
+    let text = inferred(mixed.as_bytes(), "x.ndjson");
+    assert!(text.contains("{ name: id, type: string, nullable: false }"), "{text}");
+    assert!(text.contains("numbers and strings in the sample: kept as text"), "{text}");
+    loads(&text, mixed.as_bytes());
 }
 
 #[test]

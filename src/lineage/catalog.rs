@@ -6,12 +6,12 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 
 use super::check::examine;
-use super::{Inputs, Problem, analyse, visible};
+use super::{Inputs, Problem, RowsOfKey, analyse, visible};
 use crate::catalog::{Catalog, Diagnostic};
 use crate::error::{Error, Result};
 use crate::name::TableName;
 use crate::schema::arrow::stored_schema;
-use crate::schema::{Body, Contract};
+use crate::schema::{Body, Contract, WriteMode};
 
 /// Plans every derived table over the columns that its sources have by their contracts. What is derived from a table
 /// that does not plan is not judged.
@@ -33,13 +33,48 @@ pub fn check_catalog(catalog: &Catalog) -> Vec<Diagnostic> {
         if inputs.len() < derivation.inputs.len() {
             continue;
         }
-        let (lineage, problems) = examine(contract, &inputs);
+        let (lineage, mut problems) = examine(contract, &inputs);
         if let Some(lineage) = lineage {
+            problems.extend(repeated_key(catalog, contract, &lineage.rows_of_key));
             seen.insert(&contract.table, lineage.output);
         }
         found.extend(problems.into_iter().map(|problem| diagnostic(contract, problem)));
     }
     found
+}
+
+/// A table that promises one row a key, and whose SQL gives several.
+fn repeated_key(catalog: &Catalog, contract: &Contract, rows_of_key: &RowsOfKey) -> Option<Problem> {
+    let derivation = contract.derivation()?;
+    if contract.write_mode != WriteMode::Upsert || derivation.keep.is_some() {
+        return None;
+    }
+    let reason = match rows_of_key {
+        RowsOfKey::One | RowsOfKey::Unknown => return None,
+        RowsOfKey::Several(reason) => reason.clone(),
+        RowsOfKey::OfInput(columns) => {
+            let source = contract.sources().into_iter().next()?;
+            if has_key_within(catalog, source, columns) {
+                return None;
+            }
+            format!("several rows of {source} can have it")
+        }
+    };
+    let key = contract.primary_key.join(", ");
+    let message = format!("`{key}` is not one row's alone: {reason}");
+    let help = "say which row stays with `keep` and `order_by`, group by the key, or let `write_mode` be append";
+    Some(Problem::new("primary_key", message, Some(help.to_owned())))
+}
+
+/// Whether no two rows of a table are alike in these columns.
+fn has_key_within(catalog: &Catalog, table: &TableName, columns: &[String]) -> bool {
+    let Some(contract) = catalog.get(table) else { return true };
+    let is_a_key = match contract.derivation() {
+        Some(derivation) => derivation.keep.is_some() || contract.write_mode == WriteMode::Upsert,
+        // Changes and their history have one row for each key.
+        None => contract.files().is_none() || contract.write_mode == WriteMode::Upsert,
+    };
+    is_a_key && contract.primary_key.iter().all(|column| columns.contains(column))
 }
 
 fn diagnostic(contract: &Contract, problem: Problem) -> Diagnostic {

@@ -10,6 +10,7 @@ use super::planning::{Planner, Refusal, column_at, index_of};
 use super::prove::{is_row_by_row, unit_maps};
 use super::refuse::unrepeatable;
 use super::types::storable_schema;
+use super::unique::{RowsOfKey, rows_of_key};
 use super::{CHANGED, Inputs, Lineage, Unit};
 use crate::error::{Error, Result};
 use crate::schema::suggest::did_you_mean;
@@ -117,7 +118,8 @@ fn examine_sql(
     let plan = planner.optimize(&written).map_err(refused)?;
     let row_by_row = inputs.len() == 1 && is_row_by_row(&plan);
     let unit = choose_unit(contract, derivation, &plan, row_by_row, inputs, problems);
-    Ok(Lineage { output, row_by_row, unit })
+    let rows_of_key = if inputs.len() == 1 { rows_of_key(&plan, &contract.primary_key) } else { RowsOfKey::Unknown };
+    Ok(Lineage { output, row_by_row, unit, rows_of_key })
 }
 
 /// The smallest unit of work that is sound; a declared one that is not sound is a problem.
@@ -215,7 +217,7 @@ fn examine_transform(
             Unit::Whole { reason: format!("`{}` does not pass through the transform", declared[at]) }
         }
     };
-    Ok(Lineage { output, row_by_row: true, unit })
+    Ok(Lineage { output, row_by_row: true, unit, rows_of_key: RowsOfKey::Unknown })
 }
 
 /// A column whose name no Delta table can have, or that two columns have.

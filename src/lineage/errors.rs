@@ -3,7 +3,7 @@
 use datafusion::common::{DataFusionError, SchemaError};
 
 use crate::error::{Error, ErrorKind};
-use crate::schema::suggest::did_you_mean;
+use crate::schema::suggest::{did_you_mean, did_you_mean_in_sql};
 
 /// An error of the SQL engine while a query runs.
 #[must_use]
@@ -43,7 +43,7 @@ pub(super) fn planning_problem(error: &DataFusionError, tables: &[String]) -> (S
     {
         let names: Vec<&str> = valid_fields.iter().map(|column| column.name.as_str()).collect();
         let known = if names.is_empty() { String::new() } else { format!("; known are {}", names.join(", ")) };
-        let help = did_you_mean(&field.name, names.iter().copied());
+        let help = did_you_mean_in_sql(&field.name, names.iter().copied());
         let known = if help.is_some() { String::new() } else { known };
         return (format!("there is no column `{}`{known}", field.name), help);
     }

@@ -11,6 +11,7 @@ mod prove;
 mod refuse;
 mod rowmap;
 mod types;
+mod unique;
 
 pub use catalog::{check_catalog, planned_schema};
 pub(crate) use check::output_column;
@@ -20,6 +21,7 @@ pub use planning::plan_select;
 pub use prove::UnitMap;
 pub use rowmap::RowMap;
 pub use types::{storable_schema, storable_type, to_stored, to_stored_column};
+pub use unique::RowsOfKey;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use indexmap::IndexMap;
@@ -43,6 +45,8 @@ pub struct Lineage {
     pub row_by_row: bool,
     /// The unit of incremental work.
     pub unit: Unit,
+    /// How many rows can have one primary key, if nothing else sees to that.
+    pub rows_of_key: RowsOfKey,
 }
 
 /// The unit of incremental work of a derived table.

@@ -393,6 +393,40 @@ fn a_catalog_is_planned_in_order_and_mistakes_are_shown_in_place() {
     assert!(check(&curated.replace("max(zonne)", "max(_batch_id)"))[0].message.contains("`_batch_id`"));
 }
 
+/// A key that several rows can have is a mistake where the SQL shows it.
+#[test]
+fn a_key_is_one_rows_alone() {
+    let raw = |mode: &str| {
+        format!(
+            "version: 1\ntable: raw/t\nsource: {{ path: \"t/*.csv\", format: csv }}\n{mode}columns:\n  - {{ name: id, type: int64, nullable: false }}\n  - {{ name: day, type: date }}\n"
+        )
+    };
+    let upsert = "write_mode: upsert\nprimary_key: [id]\n";
+    let other = "several rows of raw/t can have it";
+    for (source, key, rest, sql, reason) in [
+        ("", "id", "", "select id, day from input", Some(other)),
+        ("", "id", "recompute_by: [day]\n", "select id, day from input where day is not null", Some(other)),
+        ("", "id", "keep: last\norder_by: [_file, _row]\n", "select * from input", None),
+        (upsert, "id", "", "select id, day from input", None),
+        (upsert, "day", "", "select id, day from input", Some(other)),
+        (upsert, "number", "", "select id as number from input", None),
+        (upsert, "number", "", "select id + 1 as number from input", Some(other)),
+        ("", "day", "", "select day, count(*) as n from input group by day", None),
+        ("", "day", "", "select day, id, count(*) as n from input group by day, id", Some("it is grouped by `id` too")),
+        ("", "day", "", "select distinct day from input", None),
+        ("", "id", "", "select id, max(day) over (partition by id) as day from input", None),
+    ] {
+        let derived = format!(
+            "version: 1\ntable: gold/t\nfrom: raw/t\nwrite_mode: upsert\nprimary_key: [{key}]\n{rest}sql: {sql}\n"
+        );
+        let sources = vec![("raw/t.yaml".to_owned(), raw(source)), ("gold/t.yaml".to_owned(), derived)];
+        let found = check_catalog(&crate::catalog::Catalog::from_sources(sources).unwrap());
+        let expected = reason.map(|reason| format!("`{key}` is not one row's alone: {reason}"));
+        assert_eq!(found.first().map(|problem| problem.message.clone()), expected, "{source}{rest}{sql}");
+        assert!(found.iter().all(|problem| problem.line == 5), "{found:?}");
+    }
+}
+
 #[test]
 fn the_shipped_contracts_plan_and_are_incremental() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas");

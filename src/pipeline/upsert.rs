@@ -10,8 +10,8 @@ use crate::manifest::{Plan, PlannedRow};
 use crate::pipeline::lake::Lake;
 use crate::pipeline::replace::{self, Newer, Replacement};
 use crate::pipeline::rows::{self, Failure};
-use crate::schema::Contract;
 use crate::schema::lineage::{FILE, ROW};
+use crate::schema::{Contract, FILE_VERSION};
 use crate::table::{Snapshot, conform};
 
 /// What the plan's batches add to the table and take out of it.
@@ -33,7 +33,9 @@ pub async fn apply(
             }
         }
     }
-    let mut columns = contract.sequence_by.clone();
+    // The rows come in the order of their versions: what the version decides, and what stands behind it, their order does.
+    let decides = |name: &&String| **name != FILE_VERSION || contract.column(FILE_VERSION).is_some();
+    let mut columns: Vec<String> = contract.sequence_by.iter().take_while(decides).cloned().collect();
     if !columns.iter().any(|name| name == FILE) {
         columns.push(FILE.to_owned());
     }

@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{Expr as SqlExpr, Ident, visit_expressions_
 use crate::arithmetic;
 use crate::cast::arrow_type;
 use crate::error::{Error, Result};
-use crate::schema::{Contract, OP, OnFail, Rule};
+use crate::schema::{ColumnType, Contract, OP, OnFail, Rule};
 
 /// The word before the name of a text as it came. Texts are columns named `raw.<column>`, without a qualifier: DataFusion
 /// refuses a schema in which a name stands with and without one.
@@ -63,13 +63,14 @@ pub(super) struct Compiled {
 pub(super) fn compile(contract: &Contract) -> Result<Compiled> {
     let all: Vec<usize> = (0..contract.columns.len()).collect();
     let (schema, qualified) = input_schema(contract, &all)?;
-    if contract.rules.is_empty() {
+    let declared = with_built_in(contract);
+    if declared.is_empty() {
         return Ok(Compiled { rules: Vec::new(), raw_columns: Vec::new(), schema: input_schema(contract, &[])?.0 });
     }
     drop(schema);
     let state = SessionContext::new().state();
-    let mut parsed = Vec::with_capacity(contract.rules.len());
-    for rule in &contract.rules {
+    let mut parsed = Vec::with_capacity(declared.len());
+    for rule in &declared {
         parsed.push(parse(contract, rule, &state, &qualified).map_err(|error| error.within(in_rule(contract, rule)))?);
     }
     let raw_columns: Vec<usize> =
@@ -77,7 +78,7 @@ pub(super) fn compile(contract: &Contract) -> Result<Compiled> {
     // Only raw texts that are asked for are made, so positions are fixed once all rules are known.
     let (schema, qualified) = input_schema(contract, &raw_columns)?;
     let mut rules = Vec::with_capacity(parsed.len());
-    for (rule, parsed) in contract.rules.iter().zip(parsed) {
+    for (rule, parsed) in declared.iter().zip(parsed) {
         let expr = state
             .create_physical_expr(parsed.expr, &qualified)
             .map_err(|error| explained(&error).within(in_rule(contract, rule)))?;
@@ -92,6 +93,22 @@ pub(super) fn compile(contract: &Contract) -> Result<Compiled> {
         });
     }
     Ok(Compiled { rules, raw_columns, schema })
+}
+
+/// The rules that are declared, and those that every contract has: a value of a partition column is no empty text, which the
+/// log of a Delta table cannot tell from null.
+fn with_built_in(contract: &Contract) -> Vec<Rule> {
+    let text = |name: &&String| {
+        contract.columns.iter().any(|column| column.name == **name && column.data_type == ColumnType::String)
+    };
+    let not_empty = |name: &String| Rule {
+        name: format!("{name}_invalid"),
+        check: format!("\"{}\" <> ''", name.replace('"', "\"\"")),
+        on_fail: OnFail::Quarantine,
+        covers: vec![name.clone()],
+    };
+    let built_in = contract.partition_by.iter().filter(text).map(not_empty);
+    contract.rules.iter().cloned().chain(built_in).collect()
 }
 
 fn in_rule(contract: &Contract, rule: &Rule) -> String {

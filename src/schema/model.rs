@@ -243,6 +243,9 @@ pub struct Rule {
     pub covers: Vec<String>,
 }
 
+/// The version of a row's file, for `sequence_by`; a column of that name comes before it.
+pub const FILE_VERSION: &str = "version";
+
 /// What a broken rule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

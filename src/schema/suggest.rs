@@ -19,6 +19,15 @@ pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str
     nearest(text, candidates).map(|word| format!("did you mean `{word}`?"))
 }
 
+/// The same for a name in SQL, where a name with capitals is written in double quotes.
+#[must_use]
+pub fn did_you_mean_in_sql<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(text, candidates).map(|word| match word.contains(char::is_uppercase) {
+        true => format!("did you mean `\"{word}\"`? Without double quotes SQL reads names in lower case"),
+        false => format!("did you mean `{word}`?"),
+    })
+}
+
 /// Did-you-mean when something is near, else the whole list: for words of which there are few.
 #[must_use]
 pub fn did_you_mean_or_list(text: &str, candidates: &[&str]) -> String {

@@ -102,6 +102,59 @@ fn ingest_copies_what_lies_elsewhere_and_takes_it_once() {
     assert_eq!(program.value("select min(_file) from raw.sales"), "sales/mine.csv");
 }
 
+/// Another file of the same name is its next version, whose rows take the place of the old ones: only when that is meant.
+#[test]
+fn ingest_replaces_a_landed_file_only_when_told_so() {
+    let home = tempfile::tempdir().unwrap();
+    write_contracts(home.path(), contracts::ALL);
+    let program = Program::new(home.path()).schemas(&home.path().join("schemas"));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let file = |day: &str, id: i64| {
+        let file = elsewhere.path().join(day).join("data.csv");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, sales(&[(id, 1, "north", "1.00")])).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    program.ok(&["ingest", &file("one", 1), "--table", "raw/sales"]);
+    let second = file("two", 2);
+    let refused = program.run(&["ingest", &second, "--table", "raw/sales"]);
+    assert_eq!(refused.code, Some(1), "{}", refused.text());
+    assert!(
+        refused.stderr.contains("another file at sales/data.csv") && refused.stderr.contains("--replace"),
+        "{}",
+        refused.text()
+    );
+    assert_eq!(program.value("select min(id) from raw.sales"), "1");
+    program.ok(&["ingest", &second, "--table", "raw/sales", "--replace"]);
+    assert_eq!(program.value("select sum(id) from raw.sales"), "2");
+}
+
+/// A contract with a mistake stops who writes, and nobody who looks.
+#[test]
+fn commands_that_only_look_do_without_a_contract_that_is_wrong() {
+    let (home, program) = loaded();
+    schema(
+        &home.path().join("schemas"),
+        "raw/typo",
+        &contracts::RAW.replace("raw/sales", "raw/typo").replace("write_mode", "write_mod"),
+    );
+    for words in [
+        &["status"][..],
+        &["tables"],
+        &["ledger"],
+        &["history", "raw/sales"],
+        &["quarantine", "list"],
+        &["sql", "select 1"],
+    ] {
+        let done = program.run(words);
+        assert_eq!(done.code, Some(0), "{words:?} {}", done.text());
+        assert!(done.stderr.contains("raw/typo.yaml") && done.stderr.contains("alluvium check"), "{}", done.text());
+    }
+    assert_eq!(program.value("select count(*) from raw.sales"), "3");
+    let landing = home.path().join("landing");
+    assert_eq!(program.run(&["ingest", landing.to_str().unwrap()]).code, Some(1));
+}
+
 #[test]
 fn ingest_for_a_table_copies_only_what_the_table_takes() {
     let home = tempfile::tempdir().unwrap();

@@ -316,3 +316,15 @@ fn ingest_is_judged_by_the_tables_that_it_feeds() {
     let stopped: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("stopped: ")).collect();
     assert!(stopped.len() == 1 && stopped[0].contains("curated/sales_daily"), "{}", done.text());
 }
+
+/// An empty text in a column that the table is partitioned by is one record's trouble, not the table's.
+#[tokio::test]
+async fn an_empty_text_in_a_partition_column_is_quarantined() {
+    let raw = "version: 1\ntable: raw/p\nsource: { path: \"p/*.csv\", format: csv }\npartition_by: [p]\ncolumns:\n  - { name: id, type: int64 }\n  - { name: p, type: string }\n";
+    let lake = TestLake::new(&[("raw/p", raw)]);
+    lake.load("p/1.csv", "id,p\n1,a\n2,\"\"\n3,\n").await;
+    assert_eq!(rows::brief(&lake.lake, "raw/p", &["id", "p"]).await, ["1 a", "3 null"]);
+    let refused = rows::select(&lake.lake, "quarantine/raw/p", &["record", "rules"]).await;
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(refused[0][1].contains("p_invalid"), "{refused:?}");
+}

@@ -158,7 +158,15 @@ async fn the_quarantine_of_a_version_that_was_corrected_stays_to_be_seen() {
 
 #[tokio::test]
 async fn upsert_from_files_keeps_the_newest_row_of_each_key_whatever_came_first() {
-    let raw = format!("{}primary_key: [id]\n", contracts::RAW.replace("write_mode: append", "write_mode: upsert"));
+    // The order by default, and the same spelled out.
+    for sequence in ["", "sequence_by: [_file, version, _row]\n"] {
+        upsert_keeps_the_newest(sequence).await;
+    }
+}
+
+async fn upsert_keeps_the_newest(sequence: &str) {
+    let raw = contracts::RAW.replace("write_mode: append", "write_mode: upsert");
+    let raw = format!("{raw}primary_key: [id]\n{sequence}");
     let (a, b) = (
         sales(&[(1, 1, "north", "1.00"), (2, 1, "south", "2.00")]),
         sales(&[(2, 9, "east", "20.00"), (3, 1, "east", "3.00")]),

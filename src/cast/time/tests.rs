@@ -95,6 +95,9 @@ fn clock_changes_follow_their_rules() {
     assert_eq!(instant(&oslo, "2024-10-27T02:30:00"), Ok(utc("2024-10-27T01:30:00Z")));
     oslo.on_overlap = OnOverlap::Reject;
     assert!(instant(&oslo, "2024-10-27T02:30:00").is_err());
+    // Summer time beyond the table of zones would be an hour off.
+    assert_eq!(instant(&oslo, "2099-07-01T00:00:00"), Ok(utc("2099-06-30T22:00:00Z")));
+    assert!(instant(&oslo, "2100-07-01T00:00:00").unwrap_err().contains("not known from the year 2100 on"));
     // 2024-03-31: 02:00 becomes 03:00.
     assert!(instant(&oslo, "2024-03-31T02:30:00").is_err());
     oslo.on_gap = OnGap::Earlier;

@@ -11,13 +11,17 @@ use crate::change::stored;
 use crate::error::{Error, Result};
 
 /// What changes are ordered by, ascending: a column, and whether null comes before all values (else behind them). First what
-/// belongs to no key, then key by key: by position, then by place, those of a topic before those of files.
+/// belongs to no key, then key by key: by position, then by place, those of a topic before those of files. Whatever stands at
+/// one place all the same (the versions of a file, topics that were renamed) is told apart by what it says, never by when
+/// it came.
 #[must_use]
 pub fn ordering(shape: &Shape) -> Vec<(String, bool)> {
     let positions = shape.key.iter().chain(&shape.sequence).map(|name| (name.clone(), true));
     let rank = (stored::RANK.to_owned(), true);
-    let places = [stored::PARTITION, stored::OFFSET, stored::FILE, stored::ROW].map(|name| (name.to_owned(), false));
-    positions.chain([rank]).chain(places).collect()
+    let places = [stored::PARTITION, stored::OFFSET, stored::FILE, stored::ROW];
+    let contents = [stored::DIGEST, stored::TOPIC, stored::EVENT];
+    let last = places.into_iter().chain(contents).map(|name| (name.to_owned(), false));
+    positions.chain([rank]).chain(last).collect()
 }
 
 /// The changes of some batches in [`ordering`].

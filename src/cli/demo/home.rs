@@ -50,13 +50,13 @@ pub fn done(home: &Path) -> Result<()> {
     fs::write(home.join(MARK), fingerprint).map_err(|error| Error::from(error).within(home.display()))
 }
 
-/// Anything that was there before: a lake, or any file at all.
+/// Anything that was there before: any file at all. Empty folders are what other commands leave that only looked.
 fn is_used(home: &Path) -> Result<bool> {
-    match fs::read_dir(home) {
-        Ok(mut entries) => Ok(entries.next().is_some()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Error::from(error).within(home.display())),
+    let mut files = Vec::new();
+    if home.exists() {
+        collect(home, home, &mut files)?;
     }
+    Ok(!files.is_empty())
 }
 
 fn clear(home: &Path) -> Result<()> {

@@ -102,7 +102,9 @@ pub fn plan(paths: &[PathBuf], landing: Option<&Path>, target: Option<&str>) -> 
                 pair[0].shown(),
                 pair[1].shown()
             ))
-            .remedy("ingest them one after the other, or give one another name"));
+            .remedy(
+                "give one another name, or ingest them one after the other with --replace when one corrects the other",
+            ));
         }
     }
     Ok(brought)
@@ -160,6 +162,16 @@ impl Bring {
     #[must_use]
     pub fn shown(&self) -> String {
         self.from.as_ref().map_or_else(|| self.landed.clone(), |from| from.display().to_string())
+    }
+
+    /// Whether another file has its place: to copy it there is to say that it is that file's next version.
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    pub fn would_replace(&self) -> Result<bool> {
+        let (Some(from), Some(to)) = (&self.from, &self.to) else { return Ok(false) };
+        let reading = |error: std::io::Error| Error::from(error).within(from.display());
+        Ok(to.exists() && !same_content(from, to).map_err(reading)?)
     }
 
     /// Copies the file to its place, by a temporary name and a rename, unless the same content is there; gives back the

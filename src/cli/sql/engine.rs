@@ -14,7 +14,7 @@ use super::lake_catalog::{self, LakeCatalog, Part, Pins};
 use crate::arithmetic;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pipeline::lake::Lake;
-use crate::schema::suggest::{did_you_mean, one_of};
+use crate::schema::suggest::{did_you_mean, did_you_mean_in_sql, one_of};
 
 /// Queries over one lake.
 pub struct Engine {
@@ -163,7 +163,7 @@ pub fn failed(error: DataFusionError) -> Error {
 fn no_such_column(field: &Column, valid: &[Column]) -> Error {
     let known: Vec<&str> = valid.iter().map(Column::name).collect();
     let missing = Error::invalid(format!("there is no column {}", field.flat_name()));
-    let hint = did_you_mean(field.name(), known.iter().copied());
+    let hint = did_you_mean_in_sql(field.name(), known.iter().copied());
     missing.remedy(hint.unwrap_or_else(|| format!("there are {}", known.join(", "))))
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::At;
 use super::super::lineage;
-use super::super::model::{Contract, OnOverwrite, Origin, WriteMode};
+use super::super::model::{Contract, FILE_VERSION, OnOverwrite, Origin, WriteMode};
 use super::super::node::{Key, Node};
 use super::super::read::{Fields, Report};
 use super::super::suggest;
@@ -208,7 +208,15 @@ fn columns_exist(contract: &Contract, report: &mut Report<'_>) {
     }
     let empty = Vec::new();
     let derivation = contract.derivation();
-    let sequence: &[&str] = &[lineage::FILE, "version", lineage::ROW];
+    let sequence: &[&str] = &[lineage::FILE, FILE_VERSION, lineage::ROW];
+    if contract.column(FILE_VERSION).is_none()
+        && let Some(at) = contract.sequence_by.iter().position(|name| name == FILE_VERSION)
+        && let Some(behind) = contract.sequence_by[at + 1..].iter().position(|name| !sequence.contains(&name.as_str()))
+    {
+        let place = contract.positions.nearest(&format!("sequence_by[{}]", at + 1 + behind));
+        let help = "put it before `version`: rows of one version of a file are told apart by `_row` alone";
+        report.add(place, "nothing but `_file` and `_row` can stand behind `version`", Some(help.to_owned()));
+    }
     for (key, names, beyond) in [
         ("primary_key", &contract.primary_key, &[][..]),
         ("partition_by", &contract.partition_by, &[][..]),

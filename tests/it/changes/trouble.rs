@@ -8,7 +8,7 @@ use alluvium::pipeline::lake::Settings;
 use alluvium::table::{Change, Table};
 
 use super::orders::events;
-use super::{ALL, PEOPLE, content, told};
+use super::{ALL, PEOPLE, assert_backfill_agrees, content, told, upsert};
 use crate::support::world::World;
 use crate::support::{TestLake, commit_once, settle, write_contracts};
 
@@ -117,4 +117,40 @@ async fn what_is_derived_from_a_stopped_table_or_its_history_waits() {
     for table in ["gold/rows", "gold/versions"] {
         assert!(!lake.rows(table).await.is_empty(), "{table}");
     }
+}
+
+/// Deliveries of one place that say different things: which of them counts is never a matter of which came first.
+#[tokio::test]
+async fn what_stands_at_one_place_is_told_apart_by_what_it_says() {
+    let at_one_place = ["CC", "A", "BB"].map(|name| upsert("c", 1, 1000, name).at(10, 5));
+    let mut outcomes = Vec::new();
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
+        let lake = TestLake::new(ALL);
+        for (file, at) in order.into_iter().enumerate() {
+            lake.load(&format!("shop/{file}.ndjson"), content(&at_one_place[at..=at])).await;
+        }
+        assert_backfill_agrees(&lake.lake).await;
+        outcomes.push(told(&lake.lake).await);
+        // The same as versions of one file.
+        let lake = TestLake::new(ALL);
+        for at in order {
+            lake.load("shop/0.ndjson", content(&at_one_place[at..=at])).await;
+        }
+        assert_backfill_agrees(&lake.lake).await;
+        outcomes.push(told(&lake.lake).await);
+    }
+    assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]), "{outcomes:#?}");
+}
+
+/// An empty text in a column that the table is partitioned by is that change's trouble alone.
+#[tokio::test]
+async fn an_empty_text_in_a_partition_column_is_quarantined() {
+    let people = format!("{PEOPLE}partition_by: [name]\n");
+    let lake = TestLake::new(&[ALL[0], ("silver/people", people.as_str())]);
+    let events = [upsert("c", 1, 1000, "Ada"), upsert("c", 2, 1001, ""), upsert("c", 3, 1002, "Bea")];
+    lake.load("shop/0.ndjson", content(&events)).await;
+    let [rows, _, quarantine] = told(&lake.lake).await;
+    assert_eq!((rows.len(), quarantine.len()), (2, 1), "{rows:?} {quarantine:?}");
+    assert!(quarantine[0].contains("name_invalid"), "{quarantine:?}");
+    assert_backfill_agrees(&lake.lake).await;
 }

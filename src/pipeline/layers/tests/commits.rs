@@ -219,7 +219,7 @@ async fn arithmetic_that_does_not_fit_stops_its_table_until_the_data_does() {
         &[
             derived(
                 "aggregate/next",
-                "from: raw/trips\nprimary_key: [id]\nwrite_mode: upsert\nsql: select id, amount + 1 as next from input\n",
+                "from: raw/trips\nprimary_key: [id]\nkeep: last\norder_by: [_file, _row]\nsql: select id, amount + 1 as next, _file, _row from input\n",
             ),
             derived(
                 "curated/days",
