@@ -8,9 +8,9 @@ use alluvium::pipeline::lake::Settings;
 use alluvium::table::{Change, Table};
 
 use super::orders::events;
-use super::{ALL, PEOPLE, assert_backfill_agrees, content, told, upsert};
+use super::{ALL, PEOPLE, UNSENT, assert_backfill_agrees, content, told, upsert};
 use crate::support::world::World;
-use crate::support::{TestLake, commit_once, settle, write_contracts};
+use crate::support::{TestLake, commit_once, rows, settle, write_contracts};
 
 /// A lake in memory that has some events, and more of them staged.
 async fn world() -> World {
@@ -153,4 +153,34 @@ async fn an_empty_text_in_a_partition_column_is_quarantined() {
     assert_eq!((rows.len(), quarantine.len()), (2, 1), "{rows:?} {quarantine:?}");
     assert!(quarantine[0].contains("name_invalid"), "{quarantine:?}");
     assert_backfill_agrees(&lake.lake).await;
+}
+
+/// Each refused row decides what the next one's placeholder stands for: they are judged one after the other, and not all of them
+/// again with each.
+#[tokio::test]
+async fn placeholders_that_depend_on_one_another_are_resolved_one_by_one() {
+    let pairs = "version: 1\ntable: silver/people\nfrom: bronze/shop\nsource_table: public.people\nprimary_key: [id]\n\
+                 columns:\n  - { name: id, type: int64, nullable: false }\n  - { name: a, type: string }\n  - { name: b, type: string }\n\
+                 rules:\n  - { name: pair, check: a <> b }\n";
+    let lake = TestLake::new(&[ALL[0], ("silver/people", pairs)]);
+    let lines: String = (0..300_i64)
+        .map(|at| {
+            let (a, b) = match at {
+                0 => ("x", "y"),
+                odd if odd % 2 == 1 => ("y", UNSENT),
+                _ => (UNSENT, "x"),
+            };
+            let source = serde_json::json!({"schema": "public", "table": "people", "ts_ms": 1000 + at, "lsn": at});
+            let value = serde_json::json!({"op": if at == 0 { "c" } else { "u" }, "before": null, "source": source,
+                                           "after": {"id": 1, "a": a, "b": b}});
+            let record = serde_json::json!({"topic": "lake.public.people", "partition": 0, "offset": at, "timestamp": 1,
+                                            "key": {"id": 1}, "value": value});
+            format!("{record}\n")
+        })
+        .collect();
+    lake.load("shop/0.ndjson", lines).await;
+    assert_eq!(rows::brief(&lake.lake, "silver/people", &["id", "a", "b"]).await, ["1 x y"]);
+    let refused = rows::brief(&lake.lake, "quarantine/silver/people", &["rules"]).await;
+    assert_eq!(refused.len(), 299);
+    assert!(refused.iter().all(|rules| rules.contains("pair")), "{refused:?}");
 }
