@@ -35,7 +35,7 @@ pub struct CdcArgs {
     /// Changes that fall on such a table at once
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub changes: u64,
-    /// Measure, in place of files, from Kafka's topics and from PostgreSQL's commits: CDC_POSTGRES, CDC_BROKERS, CDC_CONNECT
+    /// Measure, in place of files, from Kafka's topics and from PostgreSQL's commits, with what `tests/services env` names
     #[arg(long, conflicts_with_all = ["keys", "peer"])]
     pub services: bool,
     /// With --services: changes of a second while commits are timed
@@ -185,7 +185,7 @@ impl Report {
         median(self.loads.iter().map(of))
     }
 
-    fn from_topics_s(&self) -> f64 {
+    fn topics_s(&self) -> f64 {
         median(self.served.iter().map(|run| run.gold_s))
     }
 
@@ -224,13 +224,13 @@ impl Report {
             line("peer / to gold", format!("{:.2} x", peer / self.loaded(|run| run.gold_s).max(1e-9)), None);
         }
         if let Some(first) = self.served.first() {
-            let rate = first.records as f64 / self.from_topics_s().max(1e-9);
+            let rate = first.records as f64 / self.topics_s().max(1e-9);
             line(
                 &format!(
                     "{} records of Kafka's topics to gold",
                     grouped(i64::try_from(first.records).unwrap_or(i64::MAX))
                 ),
-                format!("{:.2} s", self.from_topics_s()),
+                format!("{:.2} s", self.topics_s()),
                 Some(format!("{:.0} thousand records/s", rate / 1e3)),
             );
             let commits = self.commits_s();
