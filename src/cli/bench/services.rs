@@ -91,7 +91,9 @@ fn configured(context: &Context, folder: &str, prefix: &str, schedule: &str) -> 
     let mut ready = shipped::configure(context, &home)?;
     with_topics(&mut ready, &home, prefix)?;
     if !schedule.is_empty() {
-        ready.context.config = ready.context.config.with([("COMMIT_SCHEDULE", schedule)])?;
+        // The committer runs every second, and takes what is there.
+        ready.context.config =
+            ready.context.config.with([("COMMIT_SCHEDULE", schedule), ("ALLUVIUM_COMMIT_AGE", "100ms")])?;
     }
     Ok(ready.context)
 }
