@@ -181,6 +181,10 @@ fn one_rule_for_digits_beyond_the_scale_on_all_paths() {
             assert_eq!(scalar(&decimal, Scalar::Float(text.parse().unwrap())), expected, "float {text}");
         }
     }
+    // Beyond 53 bits a float stands for several numbers: which of them was meant, nobody knows.
+    let whole = column(ColumnType::Decimal(38, 0));
+    assert_eq!(scalar(&whole, Scalar::Float(9_007_199_254_740_992.0)), Ok(Some("9007199254740992".to_owned())));
+    assert_eq!(scalar(&whole, Scalar::Float(1.234_567_890_123_456_8e22)), Err(FaultKind::Invalid));
 }
 
 #[test]

@@ -212,7 +212,7 @@ impl<'a> Walker<'a> {
         let (changes, _) = distinct(view.changes(range.clone())?);
         let mut failed = None;
         settle(&changes, &self.truncates, |row, _| {
-            if row.sources.is_none() {
+            if row.sources.is_none() || failed.is_some() {
                 return view.broken(row.at);
             }
             if let Some(rules) = verdicts.of(row) {

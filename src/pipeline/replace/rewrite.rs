@@ -53,7 +53,8 @@ pub(super) async fn rewrite(
         done.removes.push(file);
     }
     done.rows_added += held.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
-    let mut shares = shared(stays, shares_of(lake, &done.removes));
+    let shares = shares_of(lake, &stays);
+    let mut shares = shared(stays, shares);
     if shares.is_empty() && !held.is_empty() {
         shares.push(Vec::new());
     }
@@ -77,8 +78,8 @@ struct Stays {
 }
 
 /// In how many shares so much is written again: each of a good size, so that files do not get smaller with every change.
-fn shares_of(lake: &Lake, files: &[DataFile]) -> usize {
-    let bytes: u64 = files.iter().map(|file| file.size).sum();
+fn shares_of(lake: &Lake, stays: &[Stays]) -> usize {
+    let bytes: u64 = stays.iter().map(|stays| stays.file.size).sum();
     let good = (lake.settings.target_file_bytes / 2).max(1);
     usize::try_from(bytes / good).unwrap_or(usize::MAX).clamp(1, lake.settings.threads.max(1))
 }
@@ -136,7 +137,8 @@ pub(crate) async fn rows_in(snapshot: &Snapshot, file: &DataFile) -> Result<usiz
     Ok(rows)
 }
 
-fn writer(lake: &Lake, snapshot: &Snapshot, schema: &SchemaRef, writers: usize) -> Writer {
+/// A writer of rows of `schema` into the snapshot's table, as one of `writers` that write at once.
+pub(crate) fn writer(lake: &Lake, snapshot: &Snapshot, schema: &SchemaRef, writers: usize) -> Writer {
     let options = writer_options(lake, writers);
     let (folder, partition_by) = (snapshot.folder(), snapshot.partition_by());
     Writer::new(&lake.store, folder, Arc::clone(schema), partition_by, options, Arc::clone(&lake.clock))

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::table::{DataFile, Snapshot};
 
 /// The rows of a file that have one of the keys. Only the key's columns are read.
-pub(crate) async fn rows_with_keys(snapshot: &Snapshot, file: &DataFile, keys: &KeyIndex) -> Result<Bits> {
+async fn rows_with_keys(snapshot: &Snapshot, file: &DataFile, keys: &KeyIndex) -> Result<Bits> {
     let names = keys.names();
     let mut rows = Bits::default();
     let mut first = 0;

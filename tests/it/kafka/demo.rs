@@ -23,6 +23,10 @@ fn the_demo_follows_a_real_database_and_takes_it_away_again() {
     }
     // What the demo says to try next finds what it left; the database, its slot and the connector are gone.
     let program = program.schemas(&home.path().join("schemas"));
+    for (table, rows) in [("products", "200"), ("orders", "600")] {
+        assert_eq!(program.value(&format!("select count(*) from silver.{table}")), rows, "{table}");
+    }
+    assert_eq!(program.value("select count(*) from gold.product_ranks"), "200");
     let open = program.value("select count(*) from silver.customers_history where is_current");
     assert_eq!(program.value("select count(*) from silver.customers"), open);
     assert_eq!(program.value("select count(*) from silver.customers_history where city = 'Kobe'"), "1");

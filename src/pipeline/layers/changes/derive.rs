@@ -19,11 +19,11 @@ use crate::error::{Error, Result};
 use crate::pipeline::layers::{Advanced, CONTRACT_HASH, Mode};
 use crate::pipeline::replace::bits::Bits;
 use crate::pipeline::replace::keys::KeyIndex;
-use crate::pipeline::replace::rewrite::{Collector, rows_in, writer_options};
+use crate::pipeline::replace::rewrite::{Collector, rows_in, writer};
 use crate::pipeline::replace::{NewRows, Replacement, by_units, columns_of, exchange};
 use crate::pipeline::status::count;
 use crate::quarantine::changes;
-use crate::table::{Change, DataFile, Outcome, Writer, conform};
+use crate::table::{Change, DataFile, Outcome, conform};
 
 /// So large a part of the memory may be taken by the touched keys; of more, all are walked through.
 const KEYS_SHARE: u64 = 8;
@@ -256,9 +256,7 @@ async fn replace(
     let (adds, rows_added) = match new {
         NewRows::Written { files, rows } => (files, rows),
         NewRows::Held(batches) => {
-            let (options, clock) = (writer_options(work.lake, 1), Arc::clone(&work.lake.clock));
-            let store = &work.lake.store;
-            let mut writer = Writer::new(store, base.folder(), Arc::clone(schema), base.partition_by(), options, clock);
+            let mut writer = writer(work.lake, base, schema, 1);
             let mut rows = 0;
             for batch in batches {
                 rows += batch.num_rows() as u64;

@@ -2,7 +2,6 @@
 //! read with.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{FieldRef, Schema};
@@ -15,9 +14,9 @@ use crate::change::walk::sorted;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
 use crate::pipeline::layers::{CONTRACT_HASH, watermark_id};
-use crate::pipeline::replace::rewrite::writer_options;
+use crate::pipeline::replace::rewrite::writer;
 use crate::schema::lineage;
-use crate::table::{At, Change, DataFile, Outcome, Snapshot, Table, TableSpec, Writer};
+use crate::table::{At, Change, DataFile, Outcome, Snapshot, Table, TableSpec};
 
 /// The application id under which kept changes say how often they were made anew. What is derived from them says the same.
 pub(super) const GENERATION: &str = "alluvium/generation";
@@ -221,14 +220,7 @@ async fn read_and_commit(
 /// changes themselves when they can be held.
 async fn read(work: &Work<'_>, base: &Snapshot, plan: &Plan) -> Result<(Vec<DataFile>, u64, Vec<RecordBatch>)> {
     let limit = work.held_bytes();
-    let mut writer = Writer::new(
-        &work.lake.store,
-        base.folder(),
-        kept_schema(work),
-        base.partition_by(),
-        writer_options(work.lake, 1),
-        Arc::clone(&work.lake.clock),
-    );
+    let mut writer = writer(work.lake, base, &kept_schema(work), 1);
     let mut rows: gather::Rows = of_events(work, &plan.bronze, plan.files.clone());
     let (mut count, mut fresh, mut held) = (0, Vec::new(), 0);
     let (mut run, mut run_bytes) = (Vec::new(), 0);
