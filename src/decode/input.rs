@@ -18,6 +18,24 @@ const BUFFER: usize = 64 << 10;
 /// Content being read, blocking.
 pub(super) type Content = Box<dyn Read + Send>;
 
+/// Bytes by which text is told from other formats.
+const HEAD: usize = 10;
+
+/// How files begin that are no text and that nobody unpacks here, what they are called, and what to do with them. Each is
+/// long enough that no text begins so.
+const OTHERS: [(&[u8], &str, &str); 8] = [
+    (b"PK\x03\x04", "a zip archive or an Excel workbook", UNPACK),
+    (b"PK\x05\x06", "an empty zip archive", UNPACK),
+    (b"\xFD7zXZ\0", "compressed by xz", UNPACK),
+    (b"7z\xBC\xAF\x27\x1C", "a 7z archive", UNPACK),
+    (b"\x04\x22\x4D\x18", "compressed by lz4", UNPACK),
+    (b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "an old Excel workbook", UNPACK),
+    (b"Obj\x01", "an Avro file", "land it as CSV, JSON or Parquet"),
+    (b"PAR1\x15", "a Parquet file", "say `format: parquet`"),
+];
+
+const UNPACK: &str = "land its content as text, plain or compressed by gzip or zstd";
+
 /// The content of `reader` without its gzip or zstd layer. Magic bytes decide; all members and frames are read.
 /// A zstd stream whose window is greater than 2^`window_log` bytes is refused.
 pub(super) fn decompressed(reader: Content, window_log: u32) -> io::Result<Content> {
@@ -42,10 +60,13 @@ pub(super) fn decompressed(reader: Content, window_log: u32) -> io::Result<Conte
 /// A byte order mark wins over `label`. Content in UTF-8 is passed through untouched, valid or not.
 ///
 /// # Errors
-/// [`crate::error::ErrorKind::Invalid`] when `label` names no encoding; a [`Refusal`] for UTF-32.
+/// [`crate::error::ErrorKind::Invalid`] when `label` names no encoding; a [`Refusal`] for UTF-32 and for what is no text at all.
 pub(super) fn text(mut content: Content, label: &str) -> Result<(Content, Places), super::DecodeError> {
-    let head = read_head(&mut content, 4)?;
-    if head == [0xFF, 0xFE, 0, 0] || head == [0, 0, 0xFE, 0xFF] {
+    let head = read_head(&mut content, HEAD)?;
+    if let Some(refusal) = of_other_format(&head) {
+        return Err(refusal.into());
+    }
+    if head.starts_with(&[0xFF, 0xFE, 0, 0]) || head.starts_with(&[0, 0, 0xFE, 0xFF]) {
         return Err(Refusal {
             rule: "utf_32".to_owned(),
             reason: "the file begins with a UTF-32 byte order mark; write it as UTF-8 or UTF-16".to_owned(),
@@ -71,6 +92,23 @@ pub(super) fn text(mut content: Content, label: &str) -> Result<(Content, Places
     }
     let places = Places::transcoded(encoding, mark as u64);
     Ok((Box::new(Transcoder::new(rest, encoding, places.clone())), places))
+}
+
+/// Why a file that begins so cannot be read, if it cannot.
+fn of_other_format(head: &[u8]) -> Option<Refusal> {
+    // Behind the level, bzip2 has the first digits of pi.
+    let is_bzip2 = head.starts_with(b"BZh") && head.get(4..10) == Some(b"\x31\x41\x59\x26\x53\x59");
+    let (what, help) = match is_bzip2 {
+        true => ("compressed by bzip2", UNPACK),
+        false => OTHERS.iter().find(|(magic, ..)| head.starts_with(magic)).map(|(_, what, help)| (*what, *help))?,
+    };
+    Some(Refusal {
+        rule: "other_format".to_owned(),
+        reason: format!("by its first bytes the file is {what}; {help}"),
+        line: None,
+        byte_offset: Some(0),
+        column: None,
+    })
 }
 
 /// Up to `wanted` bytes; fewer only at the end of the content.

@@ -51,6 +51,30 @@ fn magic_bytes_decide_and_all_members_are_read() {
 }
 
 #[test]
+fn a_file_of_another_format_is_named_and_text_that_looks_alike_is_read() {
+    for (content, named) in [
+        (&b"PK\x03\x04\x14\0\0\0\x08\0"[..], "zip archive or an Excel"),
+        (b"PK\x05\x06\0\0", "empty zip"),
+        (b"\xFD7zXZ\0\0\x04", "xz"),
+        (b"7z\xBC\xAF\x27\x1C\0\x04", "7z"),
+        (b"\x04\x22\x4D\x18\x64\x40", "lz4"),
+        (b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1\0\0", "old Excel"),
+        (b"Obj\x01\x04\x16avro.schema", "Avro"),
+        (b"PAR1\x15\x04\x15", "format: parquet"),
+        (b"BZh91AY&SY\x12", "bzip2"),
+    ] {
+        for kind in ["csv", "ndjson", "json"] {
+            let refused = refusal(&contract(&format!("format: {kind}"), IDS), content);
+            assert_eq!(refused.rule, "other_format", "{kind}: {content:?}");
+            assert!(refused.reason.contains(named), "{}", refused.reason);
+        }
+    }
+    for text in ["PK,a\n", "BZh9,id\n", "BZh91AY&S", "PAR1,x\n", "ORC\n1", "Obj\t1\n", "7z", "\u{4}\"M"] {
+        assert_eq!(read(text.as_bytes(), "utf-8").as_deref(), Ok(text));
+    }
+}
+
+#[test]
 fn a_broken_stream_refuses_the_file() {
     let text: String = (1..20_000).map(|number| format!("{number}\n")).collect();
     let (gz, zst) = (gzip(text.as_bytes()), zstd(text.as_bytes()));
