@@ -4,7 +4,7 @@
 //! were judged `superseded` before, and among equals a new row wins.
 
 use arrow::datatypes::SchemaRef;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::manifest::{Plan, PlannedRow};
 use crate::pipeline::lake::Lake;
@@ -23,16 +23,18 @@ pub async fn apply(
     plan: &Plan,
 ) -> Result<Replacement, Failure> {
     // In the plan's order: by path, older versions first; within a file by record.
-    let mut incoming = Vec::new();
-    for (position, row) in plan.rows.iter().enumerate() {
-        for file in &row.files {
-            let blame = |error| rows::blame(position, error);
-            let mut staged = rows::staged_rows(lake, snapshot, row, file, plan.made_at).await.map_err(blame)?;
-            while let Some(batch) = staged.try_next().await.map_err(blame)? {
-                incoming.push(conform(&batch, schema).map_err(|e| Failure::Batch(position, e))?);
-            }
-        }
-    }
+    let files = || plan.rows.iter().enumerate().flat_map(|(at, row)| row.files.iter().map(move |file| (at, row, file)));
+    let incoming = || {
+        let opened = stream::iter(files()).then(move |(at, row, file)| async move {
+            let staged = rows::staged_rows(lake, snapshot, row, file, plan.made_at).await;
+            let staged = staged.map_err(|error| rows::blame(at, error))?;
+            Ok::<_, Failure>(staged.map(move |batch| {
+                let batch = batch.map_err(|error| rows::blame(at, error))?;
+                conform(&batch, schema).map_err(|error| Failure::Batch(at, error))
+            }))
+        });
+        opened.try_flatten().boxed()
+    };
     // The rows come in the order of their versions: what the version decides, and what stands behind it, their order does.
     let decides = |name: &&String| **name != FILE_VERSION || contract.column(FILE_VERSION).is_some();
     let mut columns: Vec<String> = contract.sequence_by.iter().take_while(decides).cloned().collect();
@@ -44,5 +46,5 @@ pub async fn apply(
         columns.push(ROW.to_owned());
     }
     let newer = Newer { columns: &columns };
-    Ok(replace::by_key(lake, snapshot, schema, &contract.primary_key, newer, incoming).await?)
+    replace::by_key(lake, snapshot, schema, &contract.primary_key, newer, incoming).await
 }

@@ -53,3 +53,8 @@ fn a_quote_that_never_closes_is_refused_with_the_limit() {
 fn one_huge_row_group_is_streamed() {
     measure("row_group", "512MiB");
 }
+
+#[test]
+fn very_many_keys_are_merged_in_parts() {
+    measure("upsert", "64MiB");
+}

@@ -44,12 +44,14 @@ pub enum Hostile {
     Quote,
     /// A Parquet file of one row group.
     RowGroup,
+    /// A CSV of very many records, each with a key of its own, for a table that is merged by key.
+    Upsert,
 }
 
 impl Hostile {
     /// All kinds.
-    pub const ALL: [Self; 7] =
-        [Self::Csv, Self::Wide, Self::Field, Self::Bomb, Self::Refused, Self::Quote, Self::RowGroup];
+    pub const ALL: [Self; 8] =
+        [Self::Csv, Self::Wide, Self::Field, Self::Bomb, Self::Refused, Self::Quote, Self::RowGroup, Self::Upsert];
 
     /// Its word on the command line.
     #[must_use]
@@ -62,6 +64,7 @@ impl Hostile {
             Self::Refused => "refused",
             Self::Quote => "quote",
             Self::RowGroup => "row_group",
+            Self::Upsert => "upsert",
         }
     }
 
@@ -80,7 +83,8 @@ impl Hostile {
             Self::RowGroup => "  - { name: t, type: string }\n".to_owned(),
             _ => "  - { name: id, type: int64 }\n  - { name: t, type: string }\n".to_owned(),
         };
-        format!("version: 1\ntable: raw/t\nsource: {{ path: \"t/**\", format: {format} }}\ncolumns:\n{columns}")
+        let mode = if self == Self::Upsert { "write_mode: upsert\nprimary_key: [id]\n" } else { "" };
+        format!("version: 1\ntable: raw/t\nsource: {{ path: \"t/**\", format: {format} }}\n{mode}columns:\n{columns}")
     }
 
     /// The file: `bytes` of content, uncompressed.
@@ -110,6 +114,7 @@ impl Hostile {
                 Box::new(Repeated::new("id,t\n1,\"", lines("a line of a field that never ends\n".to_owned()), bytes))
             }
             Self::RowGroup => row_group(bytes)?,
+            Self::Upsert => Box::new(Numbered::new(bytes)),
         })
     }
 }
@@ -144,6 +149,43 @@ impl Read for Repeated {
         buffer[..count].copy_from_slice(&rest[..count]);
         self.at += count;
         self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+/// Records that count up.
+struct Numbered {
+    block: Vec<u8>,
+    at: usize,
+    next: u64,
+    left: u64,
+}
+
+impl Numbered {
+    fn new(bytes: u64) -> Self {
+        Self { block: b"id,t\n".to_vec(), at: 0, next: 0, left: bytes }
+    }
+
+    fn fill(&mut self) {
+        self.block.clear();
+        self.at = 0;
+        while self.left > 0 && self.block.len() < BLOCK {
+            let line = format!("{},{}\n", self.next, "some text ".repeat(6));
+            self.next += 1;
+            self.left = self.left.saturating_sub(line.len() as u64);
+            self.block.extend_from_slice(line.as_bytes());
+        }
+    }
+}
+
+impl Read for Numbered {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.block.len() {
+            self.fill();
+        }
+        let count = self.block[self.at..].len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.block[self.at..self.at + count]);
+        self.at += count;
         Ok(count)
     }
 }
@@ -187,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_made_up_file_has_its_size_and_whole_lines() {
-        for kind in [Hostile::Csv, Hostile::Wide, Hostile::Refused] {
+        for kind in [Hostile::Csv, Hostile::Wide, Hostile::Refused, Hostile::Upsert] {
             let mut text = String::new();
             kind.content(3 << 20).unwrap().read_to_string(&mut text).unwrap();
             assert!(text.ends_with('\n') && (2 << 20..4 << 20).contains(&text.len()), "{kind:?}: {}", text.len());

@@ -7,6 +7,7 @@
 
 pub mod bits;
 pub mod keys;
+mod newest;
 mod prune;
 pub(crate) mod rewrite;
 pub(crate) mod scan;
@@ -17,13 +18,13 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, Rows, SortField};
-use futures::TryStreamExt;
 
 use crate::error::Result;
 use crate::pipeline::lake::Lake;
-use crate::table::{DataFile, Snapshot, conform};
+use crate::table::{DataFile, Snapshot};
 use bits::Bits;
 use keys::{KeyIndex, fields_of};
+pub use newest::by_key;
 pub use prune::Pruner;
 use rewrite::rewrite;
 use scan::find_rows;
@@ -66,92 +67,6 @@ pub struct Newer<'a> {
     /// The greatest wins, most significant column first; a row without a value loses. Among rows that are equal here the
     /// later one of the new rows wins, and a new row wins over a stored one.
     pub columns: &'a [String],
-}
-
-/// Upsert: of the rows of one key, stored and new, the newest stays. `schema` is the table's schema after the commit
-/// (the snapshot's, or more), which the new rows have or can be conformed to. Give new rows in the order in which they
-/// count: that order decides between equals.
-///
-/// # Errors
-/// Storage that fails, or rows that do not fit the schema.
-pub async fn by_key(
-    lake: &Lake,
-    snapshot: &Snapshot,
-    schema: &SchemaRef,
-    key: &[String],
-    newer: Newer<'_>,
-    new: Vec<RecordBatch>,
-) -> Result<Replacement> {
-    let mut keys = KeyIndex::over(schema, key)?;
-    let ranking = Ranking::greatest_first(schema, newer.columns)?;
-    let mut batches = Vec::with_capacity(new.len());
-    let mut best: Vec<(usize, usize)> = Vec::new();
-    let mut ranks: Vec<Rows> = Vec::with_capacity(new.len());
-    for batch in new {
-        let batch = conform(&batch, schema)?;
-        let numbers = keys.insert(&columns_of(&batch, key)?)?;
-        ranks.push(ranking.rows(&batch)?);
-        let at = batches.len();
-        for (row, number) in numbers.into_iter().enumerate() {
-            let number = number as usize;
-            if number == best.len() {
-                best.push((at, row));
-                continue;
-            }
-            let (before_at, before_row) = best[number];
-            if ranks[at].row(row) <= ranks[before_at].row(before_row) {
-                best[number] = (at, row);
-            }
-        }
-        batches.push(batch);
-    }
-    if keys.is_empty() {
-        return Ok(Replacement::default());
-    }
-    let mut beaten = vec![false; best.len()];
-    let mut lost: Vec<(DataFile, Vec<(usize, u32)>)> = Vec::new();
-    let wanted = union_of(key, newer.columns);
-    for file in keys.pruner()?.among(&snapshot.files()?) {
-        let mut rows = Vec::new();
-        let mut first = 0;
-        let mut stream = snapshot.read(&file, Some(&wanted)).await?;
-        while let Some(batch) = stream.try_next().await? {
-            let found = keys.find(&columns_of(&batch, key)?)?;
-            if found.iter().any(Option::is_some) {
-                let stored = ranking.rows(&batch)?;
-                for (row, number) in found.into_iter().enumerate() {
-                    let Some(number) = number else { continue };
-                    let (at, new_row) = best[number as usize];
-                    if stored.row(row) < ranks[at].row(new_row) {
-                        beaten[number as usize] = true;
-                    } else {
-                        rows.push((first + row, number));
-                    }
-                }
-            }
-            first += batch.num_rows();
-        }
-        lost.push((file, rows));
-    }
-    let mut doomed = Vec::new();
-    for (file, rows) in lost {
-        let mut bits = Bits::default();
-        rows.into_iter().filter(|(_, number)| !beaten[*number as usize]).for_each(|(row, _)| bits.set(row));
-        if !bits.is_empty() {
-            doomed.push(Doomed { file, rows: bits });
-        }
-    }
-    let mut chosen = vec![Bits::default(); batches.len()];
-    for ((at, row), beaten) in best.into_iter().zip(beaten) {
-        if !beaten {
-            chosen[at].set(row);
-        }
-    }
-    let mut held = Vec::with_capacity(batches.len());
-    for (batch, chosen) in batches.iter().zip(&chosen) {
-        held.push(arrow::compute::filter_record_batch(batch, &chosen.mask(0, batch.num_rows()))?);
-    }
-    rewrite(lake, snapshot, schema, doomed, NewRows::Held(held)).await
 }
 
 /// Replaces what is stored of some units (or keys) by new rows, all of which belong to these units.
