@@ -12,6 +12,7 @@ use crate::pipeline::layers::CONTRACT_HASH;
 use crate::pipeline::staging;
 use crate::schema::arrow::ingested_schema;
 use crate::schema::{Contract, UnknownColumns};
+use crate::table::widens;
 
 /// One way in which a contract and its stored table differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +74,14 @@ pub fn differences(
     for wanted in declared.fields() {
         let name = wanted.name();
         match stored.field_with_name(name) {
+            Ok(field) if is_wider(field.data_type(), wanted.data_type()) => found.push(Difference::effect(
+                place(name, "type"),
+                format!(
+                    "column `{name}` becomes {} ({} in the table): one commit that changes no row writes the table's files anew",
+                    wanted.data_type(),
+                    field.data_type()
+                ),
+            )),
             Ok(field) if !same_type(field.data_type(), wanted.data_type()) => found.push(Difference::refused(
                 place(name, "type"),
                 format!(
@@ -80,7 +89,7 @@ pub fn differences(
                     field.data_type(),
                     wanted.data_type()
                 ),
-                "give the column a new name (with `from`), or a new table to the contract: stored columns keep their type",
+                "give the column a new name (with `from`), or a new table to the contract: a stored column only becomes wider",
             )),
             Ok(field) if wanted.is_nullable() && !field.is_nullable() => found.push(Difference::effect(
                 place(name, "nullable"),
@@ -116,6 +125,12 @@ pub fn differences(
 /// Names of the parts of lists and whether they may be null are no difference.
 fn same_type(stored: &DataType, wanted: &DataType) -> bool {
     stored.equals_datatype(wanted)
+}
+
+/// Whether a stored column would become one of another type with every value as it is.
+#[must_use]
+pub fn is_wider(stored: &DataType, wanted: &DataType) -> bool {
+    !same_type(stored, wanted) && widens(stored, wanted)
 }
 
 /// What deploying the lake's contracts would do to its tables, contract by contract; those that change nothing are left
@@ -194,7 +209,9 @@ mod tests {
         let same =
             "[{ name: id, type: int32, nullable: false }, { name: amount, type: string }, { name: old, type: string }]";
         assert_eq!(said(&stored, &[], same), []);
-        let other = "[{ name: id, type: int64 }, { name: Amount, type: string }, { name: new, type: date }]";
+        let wider = said(&stored, &[], &same.replace("int32", "int64"));
+        assert!(matches!(&wider[..], [(at, said, false)] if at == "columns[0].type" && said.contains("becomes Int64")));
+        let other = "[{ name: id, type: int16 }, { name: Amount, type: string }, { name: new, type: date }]";
         let found = said(&stored, &["id"], other);
         let places: Vec<(&str, bool)> = found.iter().map(|(at, _, refused)| (at.as_str(), *refused)).collect();
         assert_eq!(
@@ -207,7 +224,7 @@ mod tests {
                 ("columns", false)
             ]
         );
-        assert!(found[1].1.contains("Int32 in the table and Int64 in the contract"), "{found:?}");
+        assert!(found[1].1.contains("Int32 in the table and Int16 in the contract"), "{found:?}");
         assert!(found[4].1.contains("`old` stays"), "{found:?}");
     }
 }

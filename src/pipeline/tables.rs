@@ -65,12 +65,14 @@ async fn create(lake: &Lake, folder: &str, spec: &TableSpec) -> Result<Table> {
     Ok(table)
 }
 
-/// The stored schema with what the contract (and `add_columns`) adds to it; none when nothing is added.
+/// The stored schema with what the contract (and `add_columns`) adds to it, and its columns as wide as the contract has
+/// them; none when nothing changes.
 ///
-/// Columns that the contract no longer names stay, nullable. Nothing stored is ever rewritten for a contract.
+/// Columns that the contract no longer names stay, nullable.
 ///
 /// # Errors
-/// What [`drift::differences`] refuses: a name that the table has with another type or case, another partitioning.
+/// What [`drift::differences`] refuses: a name that the table has with a type that is not narrower, or in another case;
+/// another partitioning.
 pub fn evolved(table: &Snapshot, contract: &Contract, add_columns: &[String]) -> Result<Option<SchemaRef>> {
     let stored = &table.schema();
     let declared = ingested_schema(contract);
@@ -82,18 +84,12 @@ pub fn evolved(table: &Snapshot, contract: &Contract, add_columns: &[String]) ->
     let mut changed = false;
     for field in stored.fields() {
         let wanted = declared.field_with_name(field.name()).ok();
-        match wanted {
-            // Only ever relaxed: stored files may hold nulls from before.
-            Some(wanted) if wanted.is_nullable() && !field.is_nullable() => {
-                fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
-                changed = true;
-            }
-            None if !field.is_nullable() => {
-                fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
-                changed = true;
-            }
-            _ => fields.push(Arc::clone(field)),
-        }
+        // Only ever relaxed: stored files may hold nulls from before.
+        let nullable = field.is_nullable() || wanted.is_none_or(Field::is_nullable);
+        let wider = wanted.map(Field::data_type).filter(|wanted| drift::is_wider(field.data_type(), wanted));
+        changed |= nullable != field.is_nullable() || wider.is_some();
+        let kind = wider.unwrap_or(field.data_type()).clone();
+        fields.push(Arc::new(field.as_ref().clone().with_nullable(nullable).with_data_type(kind)));
     }
     let mut append = |field: Field| {
         if stored.field_with_name(field.name()).is_err() && !fields.iter().any(|known| known.name() == field.name()) {

@@ -22,8 +22,8 @@ use crate::queue::{Message, Queue, poison};
 /// A process: nothing in its memory is shared with another one.
 pub struct Process {
     world: Arc<World>,
-    /// The lake as it sees it.
-    pub lake: Lake,
+    /// The lake as it sees it, but for its contracts.
+    lake: Lake,
     queue: Queue,
     script: Arc<Script>,
 }
@@ -31,6 +31,11 @@ pub struct Process {
 impl Process {
     pub(super) const fn new(world: Arc<World>, lake: Lake, queue: Queue, script: Arc<Script>) -> Self {
         Self { world, lake, queue, script }
+    }
+
+    /// The lake as it sees it, under the contracts that are deployed now.
+    fn lake(&self) -> Lake {
+        self.lake.with_catalog(self.world.catalog())
     }
 
     /// Whether it is dead.
@@ -75,7 +80,7 @@ impl Process {
             Function::Backfill => self.backfill(false).await,
             Function::BackfillNow => self.backfill(true).await,
             Function::Reconcile => self.reconcile().await,
-            Function::Status => status(&self.lake).await.map(drop),
+            Function::Status => status(&self.lake()).await.map(drop),
         }
         .map_err(failed)
     }
@@ -97,10 +102,10 @@ impl Process {
         for item in event::parse(&message.body, &World::scope())? {
             match item {
                 Item::File(event, _) if function == Function::Poison => {
-                    give_up(&self.lake, &event, message.dequeue_count).await?;
+                    give_up(&self.lake(), &event, message.dequeue_count).await?;
                 }
                 Item::File(event, _) => {
-                    ingest(&self.lake, &event).await?;
+                    ingest(&self.lake(), &event).await?;
                 }
                 Item::Skipped { .. } | Item::Refused(_) => {}
                 Item::Broken(error) => return Err(error),
@@ -112,7 +117,7 @@ impl Process {
     /// The pieces that wait, in order: a trigger does not go on behind one that failed.
     async fn deliver(&self) -> Result<()> {
         for (number, piece) in self.world.waiting() {
-            deliver(&self.lake, piece, KeyOf::Record).await?;
+            deliver(&self.lake(), piece, KeyOf::Record).await?;
             self.world.acknowledged(number);
         }
         Ok(())
@@ -120,26 +125,26 @@ impl Process {
 
     /// One run of the committer.
     pub(super) async fn commit(&self) -> Result<CommitReport> {
-        let report = commit(&self.lake, CommitOptions { force: true, deadline: None }).await?;
+        let report = commit(&self.lake(), CommitOptions { force: true, deadline: None }).await?;
         announce(&self.queue, self.world.queue_name(), &report.restage, &World::scope(), self.world.time()).await?;
         stopped(report.failed.iter().map(|failure| format!("{}: {}", failure.table, failure.error)).collect())?;
         Ok(report)
     }
 
     async fn maintain(&self) -> Result<()> {
-        let report = maintain(&self.lake, None).await?;
+        let report = maintain(&self.lake(), None).await?;
         stopped(report.failed.iter().map(|failure| format!("{}: {}", failure.table, failure.error)).collect())
     }
 
     async fn backfill(&self, verify: bool) -> Result<()> {
-        let report = backfill(&self.lake, &BackfillOptions { verify, ..BackfillOptions::default() }, |_| {}).await?;
+        let report = backfill(&self.lake(), &BackfillOptions { verify, ..BackfillOptions::default() }, |_| {}).await?;
         stopped(report.failed.iter().map(|failure| format!("{}: {}", failure.table, failure.error)).collect())?;
         let differing = report.tables.iter().filter(|table| !table.difference.is_none());
         stopped(differing.map(|table| format!("{}: it is not what its sources make it", table.table)).collect())
     }
 
     async fn reconcile(&self) -> Result<()> {
-        let found = missing(&self.lake).await?;
+        let found = missing(&self.lake()).await?;
         announce(&self.queue, self.world.queue_name(), &found, &World::scope(), self.world.time()).await
     }
 }

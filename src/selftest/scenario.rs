@@ -14,6 +14,9 @@ use crate::pipeline::lake::Settings;
 /// Records that a stream's trigger delivers at once.
 pub type Piece = Vec<StreamRecord>;
 
+/// Contracts, each with its path below the folder of contracts.
+pub type Contracts = Vec<(String, String)>;
+
 /// One step of a scenario.
 #[derive(Debug, Clone)]
 pub enum Step {
@@ -23,6 +26,8 @@ pub enum Step {
     Litter(&'static str),
     /// A stream delivers a piece, again and again until it is acknowledged.
     Deliver(Piece),
+    /// Other contracts are deployed.
+    Deploy(fn() -> Contracts),
     /// Time passes.
     Wait(TimeDelta),
     /// A function is called, for all that there is to do.
@@ -40,8 +45,8 @@ pub struct Scenario {
     pub name: &'static str,
     /// What it is about.
     pub about: &'static str,
-    /// Its contracts: path and YAML.
-    contracts: fn() -> Vec<(String, String)>,
+    /// The contracts that are there first.
+    contracts: fn() -> Contracts,
     /// Sizes and ages that differ from the usual ones.
     pub(super) settings: fn(Settings) -> Settings,
     steps: fn() -> Vec<Step>,
@@ -50,7 +55,7 @@ pub struct Scenario {
 }
 
 /// All scenarios, in the order of their numbers.
-pub const SCENARIOS: [Scenario; 13] = [
+pub const SCENARIOS: [Scenario; 14] = [
     Scenario {
         name: "append",
         about: "files are appended",
@@ -160,6 +165,14 @@ pub const SCENARIOS: [Scenario; 13] = [
         steps: growth,
         rows: &[("raw/sales", 3)],
     },
+    Scenario {
+        name: "widening",
+        about: "a changed contract makes columns wider while files are staged",
+        contracts: narrow,
+        settings: adopting,
+        steps: widening,
+        rows: &[("raw/sales", 6), ("aggregate/sales", 6), ("curated/sales_daily", 5)],
+    },
 ];
 
 impl Scenario {
@@ -189,16 +202,24 @@ impl Scenario {
 
     /// Its contracts.
     pub(super) fn catalog(&self) -> Result<Catalog> {
-        Catalog::from_sources((self.contracts)()).map_err(|found| {
-            let mistakes: Vec<String> = found.iter().map(|mistake| mistake.message.clone()).collect();
-            Error::internal(format!("the contracts of the scenario {}: {}", self.name, mistakes.join("; ")))
-        })
+        catalog_of((self.contracts)()).map_err(|error| error.within(self.name))
     }
 
     /// What takes place.
     pub(super) fn steps(&self) -> Vec<Step> {
         (self.steps)()
     }
+}
+
+/// Contracts as a catalog.
+///
+/// # Errors
+/// They have mistakes.
+pub(super) fn catalog_of(contracts: Contracts) -> Result<Catalog> {
+    Catalog::from_sources(contracts).map_err(|found| {
+        let mistakes: Vec<String> = found.iter().map(|mistake| mistake.message.clone()).collect();
+        Error::internal(format!("the contracts of a scenario: {}", mistakes.join("; ")))
+    })
 }
 
 const RAW: &str = r#"version: 1
@@ -240,7 +261,13 @@ fn with_mode(mode: &str) -> (String, String) {
     raw(&format!("write_mode: {mode}\nprimary_key: [id]\n"))
 }
 
-fn layered() -> Vec<(String, String)> {
+/// The layered tables before their columns became wider.
+fn narrow() -> Contracts {
+    let narrower = |yaml: String| yaml.replace("int64", "int32").replace("decimal(10,2)", "decimal(6,2)");
+    layered().into_iter().map(|(path, yaml)| (path, narrower(yaml))).collect()
+}
+
+fn layered() -> Contracts {
     let derived = [("aggregate/sales.yaml", AGGREGATE), ("curated/sales_daily.yaml", CURATED)];
     let derived = derived.map(|(path, yaml)| (path.to_owned(), yaml.to_owned()));
     std::iter::once(raw("")).chain(derived).collect()
@@ -345,6 +372,17 @@ fn layers() -> Vec<Step> {
     steps.push(land("sales/late.csv", &[(5, 1, "north", "5.00"), (6, 1, "south", "-6.00")]));
     steps.extend(ingest_and_commit());
     steps.push(land("sales/a.csv", &[(2, 1, "south", "2.50")]));
+    steps.extend(ingest_and_commit());
+    steps
+}
+
+/// One file is committed and one staged when the contract changes; the third has what only the wider columns hold.
+fn widening() -> Vec<Step> {
+    let mut steps = vec![land("sales/a.csv", &[(1, 1, "north", "1.00"), (2, 1, "south", "2.00")])];
+    steps.extend(ingest_and_commit());
+    steps.push(land("sales/b.csv", &[(3, 2, "north", "3.00"), (4, 2, "south", "4.00")]));
+    steps.extend([Step::Call(Function::Ingest), Step::Deploy(layered), Step::Call(Function::Commit)]);
+    steps.push(land("sales/c.csv", &[(5_000_000_000, 1, "north", "99999999.99"), (6, 3, "north", "6.00")]));
     steps.extend(ingest_and_commit());
     steps
 }

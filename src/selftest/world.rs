@@ -12,7 +12,7 @@ use url::Url;
 
 use super::ground::Plot;
 use super::process::Process;
-use super::scenario::{Piece, Scenario, Step};
+use super::scenario::{Piece, Scenario, Step, catalog_of};
 use super::times::TimedStore;
 use crate::catalog::Catalog;
 use crate::clock::{Clock, ManualClock};
@@ -43,7 +43,7 @@ const MEMORY: u64 = 64 << 20;
 /// What outlives a process.
 pub struct World {
     plot: Plot,
-    catalog: Catalog,
+    catalog: Mutex<Catalog>,
     settings: Settings,
     removed: Option<Safeguard>,
     steps: Vec<Step>,
@@ -67,7 +67,7 @@ impl World {
         let catalog = scenario.catalog()?;
         let default = Settings { memory_bytes: MEMORY, threads: 1, ..Settings::default() };
         Ok(Arc::new(Self {
-            catalog,
+            catalog: Mutex::new(catalog),
             settings: (scenario.settings)(default),
             removed,
             steps: scenario.steps(),
@@ -92,9 +92,14 @@ impl World {
         let clock = self.clock();
         let store = self.store_over(faulty(&self.plot.lake))?;
         let landing = self.plot.landing(faulty(&self.plot.landed))?;
-        let lake = Lake::new(self.catalog.clone(), store, landing, clock, self.settings.clone());
+        let lake = Lake::new(self.catalog(), store, landing, clock, self.settings.clone());
         let queue = self.plot.queue.clone().behind(Arc::clone(&script) as Arc<dyn crate::queue::Gate>);
         Ok(Process::new(Arc::clone(self), lake, queue, script))
+    }
+
+    /// The contracts that are deployed now.
+    pub(super) fn catalog(&self) -> Catalog {
+        lock(&self.catalog).clone()
     }
 
     /// The lake's store, past all faults.
@@ -148,7 +153,7 @@ impl World {
     /// the place of the others.
     pub(super) fn overwritten_paths(&self) -> BTreeSet<String> {
         let files = lock(&self.files);
-        if self.catalog.tables().iter().any(|contract| contract.write_mode == WriteMode::Overwrite) {
+        if self.catalog().tables().iter().any(|contract| contract.write_mode == WriteMode::Overwrite) {
             return files.iter().map(|file| file.path.clone()).collect();
         }
         let mut seen = BTreeSet::new();
@@ -239,6 +244,7 @@ impl World {
                     self.store()?.put_if_absent(path, "left by a crash").await?;
                 }
                 Step::Deliver(piece) => self.deliver(piece.clone()),
+                Step::Deploy(contracts) => *lock(&self.catalog) = catalog_of(contracts())?,
                 Step::UntilRead => self.until_read().await?,
                 Step::Wait(time) => {
                     self.time().advance(*time);

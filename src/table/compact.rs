@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use serde::Serialize;
 use serde_json::{Map, json};
 
-use super::{Change, DataFile, Outcome, Snapshot, Table, Writer, WriterOptions};
+use super::{Change, DataFile, Outcome, Snapshot, Table, Writer, WriterOptions, conform};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 
@@ -139,24 +140,7 @@ async fn attempt(
 ) -> Result<Attempt> {
     let CompactOptions { target_bytes, memory_bytes, .. } = options;
     let options = WriterOptions { target_bytes, memory_bytes };
-    let mut writer = Writer::new(
-        &table.inner.store,
-        snapshot.folder(),
-        snapshot.schema(),
-        snapshot.partition_by(),
-        options,
-        Arc::clone(clock),
-    );
-    let mut rows = 0;
-    for file in &small {
-        let mut batches = snapshot.read(file, None).await?;
-        while let Some(batch) = batches.try_next().await? {
-            rows += batch.num_rows() as u64;
-            writer.write(&batch).await?;
-        }
-    }
-    let adds = writer.finish().await?;
-    check_rows(snapshot, &small, &adds, rows)?;
+    let (adds, rows) = rewritten(snapshot, &small, &snapshot.schema(), options, clock).await?;
     let mut report = CompactReport {
         version: snapshot.version() + 1,
         files_before: small.len(),
@@ -188,6 +172,32 @@ async fn attempt(
     }
 }
 
+/// The rows of some files, in their order, as new files with the columns of `schema`, and how many rows they are.
+///
+/// # Errors
+/// Corrupt when not as many rows come out as the log says.
+pub(super) async fn rewritten(
+    snapshot: &Snapshot,
+    files: &[DataFile],
+    schema: &SchemaRef,
+    options: WriterOptions,
+    clock: &Arc<dyn Clock>,
+) -> Result<(Vec<DataFile>, u64)> {
+    let (folder, partition_by) = (snapshot.folder(), snapshot.partition_by());
+    let mut writer = Writer::new(&snapshot.store, folder, Arc::clone(schema), partition_by, options, Arc::clone(clock));
+    let mut rows = 0;
+    for file in files {
+        let mut batches = snapshot.read(file, None).await?;
+        while let Some(batch) = batches.try_next().await? {
+            rows += batch.num_rows() as u64;
+            writer.write(&conform(&batch, schema)?).await?;
+        }
+    }
+    let adds = writer.finish().await?;
+    check_rows(snapshot, files, &adds, rows)?;
+    Ok((adds, rows))
+}
+
 /// As many rows must come out as went in.
 fn check_rows(snapshot: &Snapshot, before: &[DataFile], after: &[DataFile], read: u64) -> Result<()> {
     let sum = |files: &[DataFile]| files.iter().map(|file| file.rows).sum::<Option<u64>>();
@@ -196,7 +206,7 @@ fn check_rows(snapshot: &Snapshot, before: &[DataFile], after: &[DataFile], read
         return Ok(());
     }
     Err(Error::corrupt(format!(
-        "table {} was not compacted: {known} rows in the log, {read} rows read, {:?} written",
+        "files of table {} were not written anew: {known} rows in the log, {read} rows read, {:?} written",
         snapshot.folder(),
         sum(after)
     )))

@@ -111,6 +111,30 @@ fn fit_struct(group: &StructArray, fields: &Fields) -> Result<ArrayRef> {
     Ok(Arc::new(fitted.map_err(|e| Error::invalid("a field has nulls and must have none").because(e))?))
 }
 
+/// Whether a stored column can become one of another type with every value as it is, as [`conform`] brings it there: wider
+/// integers, decimals and floats, and fields inside that come and may be null.
+///
+/// An integer of 64 bits is no float of 64 bits: above 2^53 it would be rounded.
+#[must_use]
+pub fn widens(stored: &DataType, wanted: &DataType) -> bool {
+    let child = |old: &Field, new: &Field| {
+        (new.is_nullable() || !old.is_nullable()) && widens(old.data_type(), new.data_type())
+    };
+    match (stored, wanted) {
+        (DataType::Struct(old), DataType::Struct(new)) => {
+            let is_kept = |field: &Arc<Field>| new.find(field.name()).is_some_and(|(_, now)| child(field, now));
+            let may_come = |field: &Arc<Field>| field.is_nullable() || old.find(field.name()).is_some();
+            old.iter().all(is_kept) && new.iter().all(may_come)
+        }
+        (DataType::List(old), DataType::List(new)) => child(old, new),
+        (DataType::Map(old, _), DataType::Map(new, _)) => match (old.data_type(), new.data_type()) {
+            (DataType::Struct(old), DataType::Struct(new)) => old.iter().zip(new).all(|(old, new)| child(old, new)),
+            _ => false,
+        },
+        _ => stored.equals_datatype(wanted) || is_lossless(stored, wanted),
+    }
+}
+
 /// Whether every value of `from` is a value of `to` (times out of range are found when they are met).
 fn is_lossless(from: &DataType, to: &DataType) -> bool {
     use DataType as T;
@@ -237,5 +261,95 @@ mod tests {
         let strict: SchemaRef = Arc::new(Schema::new(vec![Field::new("y", DataType::Int32, false)]));
         let error = conform(&one(Arc::new(Int32Array::from(vec![1]))), &strict).unwrap_err();
         assert!(error.message().contains("column x is not in"), "{error}");
+    }
+
+    /// All types of numbers that are stored, each with its least and its greatest value.
+    fn extremes() -> Vec<ArrayRef> {
+        let mut all: Vec<ArrayRef> = vec![
+            Arc::new(arrow::array::Int8Array::from(vec![i8::MIN, i8::MAX])),
+            Arc::new(arrow::array::Int16Array::from(vec![i16::MIN, i16::MAX])),
+            Arc::new(Int32Array::from(vec![i32::MIN, i32::MAX])),
+            Arc::new(Int64Array::from(vec![i64::MIN + 1, i64::MAX])),
+            // The last whole numbers before others are left out.
+            Arc::new(arrow::array::Float32Array::from(vec![-16_777_215.0, 16_777_215.0])),
+            Arc::new(arrow::array::Float64Array::from(vec![-9_007_199_254_740_991.0, 9_007_199_254_740_991.0])),
+        ];
+        for (precision, scale) in [(3, 0), (5, 0), (10, 0), (10, 2), (12, 2), (12, 4), (19, 0), (20, 1), (38, 9)] {
+            let greatest = 10_i128.pow(u32::from(precision)) - 1;
+            let array = arrow::array::Decimal128Array::from(vec![-greatest, greatest]);
+            all.push(Arc::new(array.with_precision_and_scale(precision, scale).unwrap()));
+        }
+        all
+    }
+
+    /// Numbers as text, without zeros behind the point.
+    fn numbers(array: &ArrayRef) -> Vec<String> {
+        let shown = arrow::util::display::ArrayFormatter::try_new(array, &Default::default()).unwrap();
+        let plain = |text: String| match text.contains('.') {
+            true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+            false => text,
+        };
+        (0..array.len()).map(|row| plain(shown.value(row).to_string())).collect()
+    }
+
+    #[test]
+    fn a_column_widens_to_what_holds_its_extremes_and_to_nothing_else() {
+        let all = extremes();
+        for from in &all {
+            for to in &all {
+                let wanted = to.data_type();
+                let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("x", wanted.clone(), true)]));
+                let strict = CastOptions { safe: false, ..CastOptions::default() };
+                let holds = cast_with_options(from, wanted, &strict).is_ok_and(|cast| numbers(&cast) == numbers(from));
+                // Floats have neither all decimals nor, from 64 bits on, all integers; decimals have no float.
+                let is_rounded = matches!(
+                    (from.data_type(), wanted),
+                    (DataType::Decimal128(..), DataType::Float32 | DataType::Float64)
+                        | (DataType::Float32 | DataType::Float64, DataType::Decimal128(..))
+                        | (DataType::Float32 | DataType::Float64, DataType::Int32 | DataType::Int64)
+                        | (
+                            DataType::Decimal128(..),
+                            DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64
+                        )
+                );
+                let expected = from.data_type() == wanted || holds && !is_rounded;
+                assert_eq!(widens(from.data_type(), wanted), expected, "{} to {wanted}", from.data_type());
+                if expected {
+                    let brought = conform(&one(Arc::clone(from)), &schema).unwrap();
+                    assert_eq!(numbers(brought.column(0)), numbers(from), "{} to {wanted}", from.data_type());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_inside_a_column_widens_too() {
+        let group = |fields: &[(&str, DataType, bool)]| {
+            let fields = fields.iter().map(|(name, kind, nullable)| Field::new(*name, kind.clone(), *nullable));
+            DataType::Struct(fields.collect())
+        };
+        let of = |item: DataType, nullable| DataType::List(Arc::new(Field::new("element", item, nullable)));
+        let narrow = group(&[("a", DataType::Int32, true)]);
+        for (to, expected) in [
+            (group(&[("a", DataType::Int64, true)]), true),
+            (group(&[("b", DataType::Utf8, true), ("a", DataType::Int32, true)]), true),
+            (group(&[("b", DataType::Utf8, false), ("a", DataType::Int32, true)]), false),
+            (group(&[("a", DataType::Int16, true)]), false),
+            (group(&[("a", DataType::Int64, false)]), false),
+            (group(&[("b", DataType::Int32, true)]), false),
+            (DataType::Utf8, false),
+        ] {
+            assert_eq!(widens(&narrow, &to), expected, "{to}");
+            assert_eq!(widens(&of(narrow.clone(), true), &of(to.clone(), true)), expected, "list of {to}");
+            assert!(!widens(&of(narrow.clone(), true), &of(to, false)));
+        }
+        for (from, to) in [
+            (DataType::Utf8, DataType::Int64),
+            (DataType::Int64, DataType::Utf8),
+            (DataType::Date32, DataType::Timestamp(TimeUnit::Microsecond, None)),
+            (DataType::Boolean, DataType::Int32),
+        ] {
+            assert!(!widens(&from, &to), "{from} to {to}");
+        }
     }
 }

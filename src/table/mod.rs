@@ -39,12 +39,14 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod widen;
 mod write;
 
 pub use compact::{CompactOptions, CompactReport, compact};
-pub use conform::conform;
+pub use conform::{conform, widens};
 pub use logstore::Log;
 pub use upkeep::{LogFile, LogKind};
+pub use widen::widen;
 pub use write::{Writer, WriterOptions};
 
 /// What a table is when it is created.

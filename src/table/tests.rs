@@ -15,6 +15,7 @@ use crate::clock::{Clock, ManualClock};
 mod data;
 mod faults;
 mod log;
+mod widen;
 
 struct Lake {
     _folder: tempfile::TempDir,

@@ -361,7 +361,14 @@ fn check_against_the_lake_says_what_a_contract_would_do_to_its_table() {
     let done = program.run(&["check", &path, "--against-lake"]);
     assert_eq!(done.code, Some(0), "{}", done.text());
     assert!(done.stdout.contains("raw/sales: column `clerk` is added to the table"), "{}", done.text());
-    schema(&next, "raw/sales", &wider.replace("decimal(10,2)", "decimal(12,2)").replace("name: note", "name: Note"));
+    schema(&next, "raw/sales", &contracts::RAW.replace("decimal(10,2)", "decimal(12,2)"));
+    let done = program.run(&["check", &path, "--against-lake"]);
+    assert_eq!(done.code, Some(0), "{}", done.text());
+    for table in ["raw/sales", "aggregate/sales"] {
+        let expected = format!("{table}: column `amount` becomes Decimal128(12, 2) (Decimal128(10, 2) in the table)");
+        assert!(done.stdout.contains(&expected), "{expected} is not in\n{}", done.text());
+    }
+    schema(&next, "raw/sales", &wider.replace("decimal(10,2)", "decimal(8,2)").replace("name: note", "name: Note"));
     let done = program.run(&["check", &path, "--against-lake"]);
     assert_eq!(done.code, Some(3), "{}", done.text());
     for expected in ["raw/sales.yaml:9:", "column `amount` is Decimal128(10, 2)", "`Note` is `note`", "new name"] {

@@ -41,7 +41,7 @@ use crate::pipeline::replace::Replacement;
 #[cfg(feature = "mutations")]
 use crate::safeguard::Safeguard;
 use crate::schema::{Body, Contract, Derivation};
-use crate::table::{Change, Outcome, Snapshot, Table, TableSpec};
+use crate::table::{Change, Outcome, Snapshot, Table, TableSpec, widens};
 use pins::Pin;
 
 pub use verify::{Difference, Verdict, verify};
@@ -324,7 +324,8 @@ async fn create(lake: &Lake, target: &Contract, folder: &str, lineage: &Lineage)
     Ok(table)
 }
 
-/// The stored schema with the columns that the SQL gives beside it. Columns that it gives no more stay, and read null.
+/// The stored schema with the columns that the SQL gives beside it or wider. Columns that it gives no more stay, and read
+/// null.
 fn evolved(target: &Contract, base: &Snapshot, output: &Schema) -> Result<SchemaRef> {
     if base.partition_by() != target.partition_by {
         return Err(Error::invalid(format!(
@@ -336,10 +337,15 @@ fn evolved(target: &Contract, base: &Snapshot, output: &Schema) -> Result<Schema
     }
     let stored = base.schema();
     let mut fields: Vec<_> = stored.fields().iter().cloned().collect();
+    let mut changed = false;
     for field in output.fields() {
-        match stored.field_with_name(field.name()) {
-            Ok(known) if known.data_type().equals_datatype(field.data_type()) => {}
-            Ok(known) => {
+        let known = fields.iter_mut().find(|known| known.name() == field.name());
+        match known {
+            Some(known) if known.data_type().equals_datatype(field.data_type()) => continue,
+            Some(known) if widens(known.data_type(), field.data_type()) => {
+                *known = Arc::new(known.as_ref().clone().with_data_type(field.data_type().clone()));
+            }
+            Some(known) => {
                 return Err(Error::invalid(format!(
                     "column `{}` is {} in the table, the SQL gives {}",
                     field.name(),
@@ -350,13 +356,11 @@ fn evolved(target: &Contract, base: &Snapshot, output: &Schema) -> Result<Schema
                     "cast it, give it another name, or move the table's folder away: it is then made anew from its sources",
                 ));
             }
-            Err(_) => fields.push(Arc::clone(field)),
+            None => fields.push(Arc::clone(field)),
         }
+        changed = true;
     }
-    if fields.len() == stored.fields().len() {
-        return Ok(stored);
-    }
-    Ok(Arc::new(Schema::new(fields)))
+    Ok(if changed { Arc::new(Schema::new(fields)) } else { stored })
 }
 
 async fn commit(table: &Table, work: &Work<'_>, done: Done, evolves: bool) -> Result<Attempt> {

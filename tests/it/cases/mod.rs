@@ -80,7 +80,7 @@ const INDEX: &[(&str, &str, &str)] = &[
     ("PQT-08", "tests/it/cases/parquet.rs", "pqt_08_nulls_and_absence_in_required_columns"),
     ("SCH-01", "tests/it/cases/schema.rs", "sch_01_extra_and_missing_columns_follow_the_policy"),
     ("SCH-02", "tests/it/cases/schema.rs", "sch_02_a_value_of_another_type_is_refused_and_never_null"),
-    ("SCH-03", "tests/it/cases/schema.rs", "sch_03_a_column_keeps_its_type_and_the_way_out_is_said"),
+    ("SCH-03", "tests/it/cases/schema.rs", "sch_03_columns_become_wider_by_the_contract"),
     ("SCH-05", "tests/it/cases/schema.rs", "sch_05_staged_rows_are_committed_by_name_under_a_changed_contract"),
     ("SCH-06", "tests/it/cases/schema.rs", "sch_06_a_name_that_differs_by_case_is_the_same_column"),
     ("QAR-01", "tests/it/cases/quarantine.rs", "qar_01_one_bad_record_stops_nobody"),

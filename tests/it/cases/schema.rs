@@ -1,7 +1,14 @@
 //! Contracts and files that no longer agree: drift, by the declared policy.
 
+use alluvium::pipeline::commit::{CommitOptions, commit};
+use alluvium::pipeline::lake::Settings;
+use alluvium::pipeline::redrive::redrive;
+use alluvium::table::{At, Table};
+use arrow::datatypes::DataType;
+
 use super::run::{contract, csv, load, ndjson, outcome};
-use crate::support::{TestLake, rows, settle};
+use crate::support::contracts::{self, sales};
+use crate::support::{TestLake, assert_ledger, rows, settle};
 
 #[tokio::test]
 async fn sch_01_extra_and_missing_columns_follow_the_policy() {
@@ -42,7 +49,6 @@ async fn sch_01_extra_and_missing_columns_follow_the_policy() {
 
 #[tokio::test]
 async fn columns_that_come_to_light_in_the_middle_of_a_file_are_added() {
-    use alluvium::pipeline::lake::Settings;
     // More chunks than one, staged as rows and (big files) as what may be a file of the table.
     for adopt_bytes in [1, u64::MAX / 8] {
         let settings = Settings { memory_bytes: 4 << 20, adopt_bytes, ..Settings::default() };
@@ -75,33 +81,140 @@ async fn sch_02_a_value_of_another_type_is_refused_and_never_null() {
 }
 
 #[tokio::test]
-async fn sch_03_a_column_keeps_its_type_and_the_way_out_is_said() {
-    let narrow = ["id int64", "amt decimal(10,2)", "n int32"];
-    let wide = ["id int64", "amt decimal(12,4)", "n int64"];
-    let mut lake = TestLake::new(&[("raw/t", &contract("format: csv", &narrow, ""))]);
-    lake.load("t/1.csv", "id,amt,n\n1,1.50,7\n").await;
-    lake.redeploy(&[("raw/t", &contract("format: csv", &wide, ""))]);
-    let event = lake.drop_file("t/2.csv", "id,amt,n\n2,1.5000,3000000000\n");
-    let ingested = alluvium::pipeline::ingest::ingest(&lake.lake, &event).await;
-    let options = alluvium::pipeline::commit::CommitOptions { force: true, deadline: None };
-    let report = alluvium::pipeline::commit::commit(&lake.lake, options).await.unwrap();
-    let said: Vec<String> = ingested
-        .err()
-        .map(|error| error.describe())
-        .into_iter()
-        .chain(report.failed.iter().map(|failure| failure.error.clone()))
-        .collect();
-    assert!(said.iter().any(|error| error.contains("amt") && error.contains("new name")), "{said:?}");
-    assert_eq!(outcome(&lake).await.rows, ["1.csv:1 1|1.50|7"], "stored rows are as they were");
-    // The way out: new names beside the old columns, and nothing was lost meanwhile.
-    let renamed = ["id int64", "amt4 decimal(12,4) from: amt", "n8 int64 from: n"];
-    lake.redeploy(&[("raw/t", &contract("format: csv", &renamed, ""))]);
-    lake.ingest(&event).await;
-    settle(&lake.lake).await;
+async fn sch_03_columns_become_wider_by_the_contract() {
+    let narrow = contract("format: csv", &["id int64", "amt decimal(10,2)", "n int32"], "");
+    let wide = contract("format: csv", &["id int64", "amt decimal(12,4)", "n int64"], "");
+    // Staged as rows, and as what may be a file of the table.
+    for adopt_bytes in [1, u64::MAX / 8] {
+        let settings = Settings { adopt_bytes, ..Settings::default() };
+        let mut lake = TestLake::with_settings(&[("raw/t", &narrow)], settings);
+        lake.load("t/1.csv", "id,amt,n\n1,1.50,7\n").await;
+        lake.load("t/2.csv", "id,amt,n\n2,2.50,3000000000\n").await;
+        let event = lake.drop_file("t/3.csv", "id,amt,n\n3,3.50,8\n");
+        lake.ingest(&event).await;
+        let before = rows::version(&lake.lake, "raw/t").await;
+        outcome(&lake).await.is(&["1.csv:1 1|1.50|7"], &["2.csv:1@2 n_invalid <2,2.50,3000000000>"]);
+
+        lake.redeploy(&[("raw/t", &wide)]);
+        settle(&lake.lake).await;
+        let table = Table::open(&lake.lake.store, "raw/t").await.unwrap().unwrap();
+        let history = table.history(None).await.unwrap();
+        let changes: Vec<_> = history.iter().filter(|entry| entry.operation == "CHANGE COLUMN").collect();
+        assert_eq!(changes.len(), 1, "{history:#?}");
+        assert_eq!(changes[0].version, before + 1);
+        assert_eq!(changes[0].info["schemaChange"], "columns follow the contract: amt, n became wider");
+        // What was refused for a narrow column is taken by the wide one.
+        redrive(&lake.lake, &lake.lake.catalog.tables()[0], false).await.unwrap();
+        lake.load("t/4.csv", "id,amt,n\n4,4.5005,-3000000000\n").await;
+        assert_eq!(
+            outcome(&lake).await.rows,
+            ["1.csv:1 1|1.5000|7", "2.csv:1 2|2.5000|3000000000", "3.csv:1 3|3.5000|8", "4.csv:1 4|4.5005|-3000000000"]
+        );
+        assert_ledger(&lake.lake).await;
+        let older = table.snapshot_at(At::Version(before)).await.unwrap();
+        assert_eq!(older.schema().field_with_name("n").unwrap().data_type(), &DataType::Int32);
+
+        // Back again: that is said, and nothing happens to what is stored.
+        lake.redeploy(&[("raw/t", &narrow)]);
+        let event = lake.drop_file("t/5.csv", "id,amt,n\n5,5.50,9\n");
+        lake.ingest(&event).await;
+        let options = CommitOptions { force: true, deadline: None };
+        let report = commit(&lake.lake, options).await.unwrap();
+        assert!(report.failed[0].error.contains("new name"), "{report:#?}");
+        assert_eq!(outcome(&lake).await.rows.len(), 4);
+        lake.redeploy(&[("raw/t", &wide)]);
+        settle(&lake.lake).await;
+        assert_eq!(outcome(&lake).await.rows[4], "5.csv:1 5|5.5000|9");
+    }
+}
+
+#[tokio::test]
+async fn sch_03_what_is_derived_becomes_wider_with_its_source() {
+    let narrower = |(table, yaml): &(&'static str, &str)| (*table, yaml.replace("decimal(10,2)", "decimal(8,2)"));
+    let narrow: Vec<(&str, String)> = contracts::ALL.iter().map(narrower).collect();
+    let narrow: Vec<(&str, &str)> = narrow.iter().map(|(table, yaml)| (*table, yaml.as_str())).collect();
+    let first = sales(&[(1, 1, "north", "1.00"), (2, 2, "south", "2.00")]);
+    let second = sales(&[(3, 1, "north", "99999999.99"), (4, 3, "south", "4.00")]);
+    let mut lake = TestLake::new(&narrow);
+    lake.load("sales/a.csv", &first).await;
+    lake.redeploy(contracts::ALL);
+    lake.load("sales/b.csv", &second).await;
+    let fresh = TestLake::new(contracts::ALL);
+    fresh.load("sales/a.csv", &first).await;
+    fresh.load("sales/b.csv", &second).await;
+    assert_eq!(lake.tables().await, fresh.tables().await);
+    for (table, _) in contracts::ALL {
+        let schema = async |lake: &TestLake| {
+            Table::open(&lake.lake.store, table).await.unwrap().unwrap().snapshot().await.unwrap().schema()
+        };
+        assert_eq!(schema(&lake).await, schema(&fresh).await, "{table}");
+    }
+}
+
+#[tokio::test]
+async fn sch_03_a_table_that_is_too_big_for_one_run_is_left_to_the_command() {
+    let declared = |kind: &str| contract("format: csv", &[&format!("id {kind}")], "");
+    let mut lake = TestLake::new(&[("raw/t", &declared("int32"))]);
+    lake.load("t/1.csv", "id\n1\n").await;
+    lake.redeploy(&[("raw/t", &declared("int64"))]);
+    let before = rows::version(&lake.lake, "raw/t").await;
+    // Less than a second is left.
+    let deadline = Some(lake.lake.clock.now() + chrono::TimeDelta::milliseconds(900));
+    let report = commit(&lake.lake, CommitOptions { force: true, deadline }).await.unwrap();
+    let error = &report.failed[0].error;
+    assert!(error.contains("id became wider") && error.contains("run `alluvium commit` once"), "{error}");
+    assert_eq!(rows::version(&lake.lake, "raw/t").await, before);
+    let files = || std::fs::read_dir(lake.folder("raw/t")).unwrap().count();
+    assert_eq!(files(), 2, "nothing was begun: a log and a file");
+    commit(&lake.lake, CommitOptions { force: true, deadline: None }).await.unwrap();
+    assert_eq!((rows::version(&lake.lake, "raw/t").await, files()), (before + 1, 3));
+}
+
+#[tokio::test]
+async fn sch_03_fields_inside_a_column_come_and_become_wider() {
+    let before = contract("format: ndjson", &["id int64", "s struct<a:int32>", "l list<int32>"], "");
+    let after = contract("format: ndjson", &["id int64", "s struct<a:int64,b:string>", "l list<int64>"], "");
+    let mut lake = TestLake::new(&[("raw/t", &before)]);
+    lake.load("t/1.ndjson", "{\"id\":1,\"s\":{\"a\":7},\"l\":[1]}\n{\"id\":2,\"l\":[]}\n").await;
+    lake.redeploy(&[("raw/t", &after)]);
+    lake.load("t/2.ndjson", "{\"id\":3,\"s\":{\"a\":3000000000,\"b\":\"x\"},\"l\":[3000000000]}\n").await;
     assert_eq!(
-        rows::brief(&lake.lake, "raw/t", &["id", "amt", "n", "amt4", "n8"]).await,
-        ["1 1.50 7 null null", "2 null null 1.5000 3000000000"]
+        rows::brief(&lake.lake, "raw/t", &["id", "s", "l"]).await,
+        ["1 {a: 7, b: null} [1]", "2 null []", "3 {a: 3000000000, b: x} [3000000000]"]
     );
+}
+
+#[tokio::test]
+async fn sch_03_a_type_that_is_not_wider_is_refused_and_the_way_out_is_said() {
+    for (before, after, first, second) in [
+        ("int64", "int32", "7", "8"),
+        ("int64", "string", "7", "x"),
+        ("decimal(10,2)", "decimal(10,4)", "1.50", "1.5000"),
+        ("string", "int64", "a", "8"),
+        ("date", "timestamp", "2026-01-01", "2026-01-01T00:00:00Z"),
+        ("int64", "float64", "7", "8.5"),
+    ] {
+        let declared = |kind: &str| contract("format: csv", &["id int64", &format!("v {kind}")], "");
+        let mut lake = TestLake::new(&[("raw/t", &declared(before))]);
+        lake.load("t/1.csv", format!("id,v\n1,{first}\n")).await;
+        let stored = lake.rows("raw/t").await;
+        lake.redeploy(&[("raw/t", &declared(after))]);
+        let event = lake.drop_file("t/2.csv", format!("id,v\n2,{second}\n"));
+        lake.ingest(&event).await;
+        let report = commit(&lake.lake, CommitOptions { force: true, deadline: None }).await.unwrap();
+        let error = &report.failed[0].error;
+        assert!(error.contains("column `v`") && error.contains("new name"), "{before} to {after}: {error}");
+        assert_eq!(lake.rows("raw/t").await, stored, "stored rows are as they were");
+        // The way out: a new name beside the old column, and nothing was lost meanwhile.
+        lake.redeploy(&[("raw/t", &contract("format: csv", &["id int64", &format!("w {after} from: v")], ""))]);
+        settle(&lake.lake).await;
+        let found = rows::brief(&lake.lake, "raw/t", &["id", "v", "w"]).await;
+        assert_eq!(found.len(), 2);
+        // What was staged and fits the old column is committed to it, by its name.
+        let second = if after == "int32" { "2 8 null" } else { "2 null " };
+        assert!(found[0].ends_with(" null") && found[1].starts_with(second), "{found:?}");
+        assert_ledger(&lake.lake).await;
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 use alluvium::pipeline::lake::Settings;
 use alluvium::pipeline::maintain::maintain;
 use alluvium::pipeline::status::status;
+use alluvium::table::Table;
+use arrow::datatypes::DataType;
 
 use super::{ALL, Event, PEOPLE, UNSENT, assert_backfill_agrees, content, told};
 use crate::support::TestLake;
@@ -97,5 +99,22 @@ async fn another_contract_makes_everything_anew() {
     fresh.load("shop/0.ndjson", content(&all)).await;
     // The history's new column stands behind the others in one of them.
     assert_eq!(told(&lake.lake).await, told(&fresh.lake).await);
+    assert_backfill_agrees(&lake.lake).await;
+}
+
+#[tokio::test]
+async fn a_contract_with_a_wider_column_makes_everything_anew() {
+    let all = events(6, 200, 6);
+    let narrow = PEOPLE.replace("visits, type: int64", "visits, type: int32");
+    let mut lake = TestLake::new(&[ALL[0], ("silver/people", narrow.as_str())]);
+    lake.load("shop/0.ndjson", content(&all[..150])).await;
+    lake.redeploy(ALL);
+    lake.load("shop/1.ndjson", content(&all[150..])).await;
+    let fresh = TestLake::new(ALL);
+    fresh.load("shop/0.ndjson", content(&all)).await;
+    assert_eq!(told(&lake.lake).await, told(&fresh.lake).await);
+    let table = Table::open(&lake.lake.store, "silver/people").await.unwrap().unwrap();
+    let schema = table.snapshot().await.unwrap().schema();
+    assert_eq!(schema.field_with_name("visits").unwrap().data_type(), &DataType::Int64);
     assert_backfill_agrees(&lake.lake).await;
 }

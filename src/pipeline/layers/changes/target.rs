@@ -18,7 +18,7 @@ use crate::pipeline::layers::{CONTRACT_HASH, watermark_id};
 use crate::quarantine::changes;
 use crate::schema::Contract;
 use crate::schema::arrow::stored_schema;
-use crate::table::{DataFile, Snapshot, Table, TableSpec};
+use crate::table::{DataFile, Snapshot, Table, TableSpec, widens};
 
 /// The table property with how many changes came with different rows.
 pub(super) const TIES: &str = "alluvium.ties";
@@ -98,7 +98,7 @@ async fn create(lake: &Lake, kind: Kind, contract: &Contract, folder: &str) -> R
     Ok(table)
 }
 
-/// The stored columns as the contract has them now, those that it has no more (they read null), and then the new ones.
+/// The stored columns as the contract has them now (wider, or may be null), those that it has no more (they read null), and then the new ones.
 fn evolved(base: &Snapshot, declared: &SchemaRef, contract: &Contract, kind: Kind) -> Result<SchemaRef> {
     let partition_by = if kind == Kind::Quarantine { &[] } else { contract.partition_by.as_slice() };
     if base.partition_by() != partition_by {
@@ -116,6 +116,7 @@ fn evolved(base: &Snapshot, declared: &SchemaRef, contract: &Contract, kind: Kin
             Ok(now) if now.data_type().equals_datatype(field.data_type()) => {
                 fields.push(Arc::new(field.as_ref().clone().with_nullable(now.is_nullable())));
             }
+            Ok(now) if widens(field.data_type(), now.data_type()) => fields.push(Arc::new(now.clone())),
             Ok(now) => {
                 return Err(Error::invalid(format!(
                     "column `{}` of {} is {} in the table, the contract says {}",
