@@ -139,7 +139,7 @@ impl Records {
     fn skip_blank(&mut self) -> Result<Option<u8>, DecodeError> {
         loop {
             let rest = &self.buffer[self.at..];
-            let blank = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).count();
+            let blank = rest.iter().take_while(|byte| is_blank(**byte)).count();
             let found = rest.get(blank).copied();
             self.take(blank);
             if found.is_some() {
@@ -306,8 +306,13 @@ fn trim_line_end(line: &[u8]) -> &[u8] {
     line
 }
 
+/// White space between values (RFC 8259, section 2). A form feed is none: what begins with one is a value, and no good one.
+const fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
 fn trim_end(text: &[u8]) -> &[u8] {
-    let blank = text.iter().rev().take_while(|byte| byte.is_ascii_whitespace()).count();
+    let blank = text.iter().rev().take_while(|byte| is_blank(**byte)).count();
     &text[..text.len() - blank]
 }
 
@@ -381,6 +386,14 @@ mod tests {
     }
 
     #[test]
+    fn a_form_feed_is_a_value_that_is_none() {
+        for (content, wanted) in [("1\u{c}", &["1\u{c}"][..]), ("1 \u{c}", &["1", "\u{c}"]), ("\u{c} \n", &["\u{c}"])] {
+            let found = spans(content.as_bytes(), Layout::Values, 1).unwrap();
+            assert_eq!(found.into_iter().map(|(text, ..)| text).collect::<Vec<_>>(), wanted, "{content:?}");
+        }
+    }
+
+    #[test]
     fn lines_are_records_and_blank_lines_are_none() {
         let found = spans(b"{1}\r\n\r\n \t\n{2}\r\r\n{3", Layout::Lines, 2).unwrap();
         let wanted = [("{1}", 1, 0), ("{2}", 4, 10), ("{3", 5, 16)].map(|(text, line, at)| (text.to_owned(), line, at));
@@ -402,7 +415,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_content_gives_the_same_records_for_any_step(content in "[\\[\\]{},:\"\\\\a1 \n]{0,60}", step in 1_usize..9) {
+        fn any_content_gives_the_same_records_for_any_step(content in "[\\[\\]{},:\"\\\\a1 \n\t\r\u{b}\u{c}]{0,60}", step in 1_usize..9) {
             for layout in [Layout::Lines, Layout::Values] {
                 prop_assert_eq!(spans(content.as_bytes(), layout, step), spans(content.as_bytes(), layout, 4096));
             }
