@@ -31,6 +31,7 @@ pub struct Store {
 
 /// What is known after a put-if-absent.
 #[derive(Debug)]
+#[must_use = "whether the object is there is what was asked"]
 pub enum Put {
     /// The object is there and it is ours.
     Created,
@@ -38,6 +39,20 @@ pub enum Put {
     Exists,
     /// It cannot be known without looking.
     Unknown(Error),
+}
+
+impl Put {
+    /// Whether the object is ours, where somebody else's says the same.
+    ///
+    /// # Errors
+    /// It is not known whether there is one.
+    pub fn is_new(self) -> Result<bool> {
+        match self {
+            Self::Created => Ok(true),
+            Self::Exists => Ok(false),
+            Self::Unknown(error) => Err(error),
+        }
+    }
 }
 
 impl Store {

@@ -12,7 +12,6 @@ use crate::config::{Backend, Config};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout;
 use crate::queue::{AzureQueue, Queue, poison};
-use crate::store::Put;
 
 /// An account that does not answer within this does not answer a person.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -98,8 +97,6 @@ async fn landing_zone(backends: &Backends) -> Result<()> {
 async fn lake_container(backends: &Backends) -> Result<()> {
     let store = backends.store()?;
     let probe = format!("{}/probe-{}", layout::INTERNAL, SystemClock.fresh());
-    match store.put_if_absent(&probe, Vec::new()).await? {
-        Put::Created | Put::Exists => store.delete(&[probe]).await,
-        Put::Unknown(error) => Err(error),
-    }
+    store.put_if_absent(&probe, Vec::new()).await?.is_new()?;
+    store.delete(&[probe]).await
 }

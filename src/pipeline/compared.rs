@@ -82,7 +82,7 @@ async fn replace(lake: &Lake, found: Option<(&[LeftOut], usize)>, error: Option<
         error: error.map(Error::describe),
     };
     let path = layout::comparison(now.timestamp_micros(), &lake.clock.fresh());
-    lake.store.put_if_absent(&path, staging::to_json(&next)?).await?;
+    lake.store.put_if_absent(&path, staging::to_json(&next)?).await?.is_new()?;
     lake.store.delete(&earlier).await
 }
 

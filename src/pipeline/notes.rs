@@ -11,7 +11,6 @@ use crate::pipeline::lake::Lake;
 use crate::pipeline::ledger::LedgerRow;
 use crate::pipeline::{ledger, staging, tables};
 use crate::schema::Contract;
-use crate::store::Put;
 
 /// How the ledger's reason of a failure begins whose cause may pass by itself. Reconcile enqueues such a file again.
 const FOR_NOW: &str = "for the moment: ";
@@ -119,8 +118,7 @@ pub async fn note_unclaimed(
     }
     let (reason, first_seen) = (reason.to_owned(), lake.clock.now());
     let unclaimed = Unclaimed { version: 1, source, status, reason, attempts, first_seen };
-    // Somebody else's note says the same.
-    Ok(matches!(lake.store.put_if_absent(&path, staging::to_json(&unclaimed)?).await?, Put::Created))
+    lake.store.put_if_absent(&path, staging::to_json(&unclaimed)?).await?.is_new()
 }
 
 /// Records that an event could not be processed, for every table that takes the file. `transient` says that the cause may

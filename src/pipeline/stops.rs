@@ -61,7 +61,7 @@ impl Stops {
         }
         let note = Stop { version: 1, table: table.clone(), error: error.to_owned(), since: lake.clock.now() };
         let put = async {
-            lake.store.put_if_absent(&path, staging::to_json(&note)?).await?;
+            lake.store.put_if_absent(&path, staging::to_json(&note)?).await?.is_new()?;
             lake.store.delete(known.map_or(&[], Vec::as_slice)).await
         };
         forgive(table, put.await);

@@ -241,7 +241,7 @@ impl World {
             match step {
                 Step::Land(path, content) => self.land(path, content.as_bytes()).await?,
                 Step::Litter(path) => {
-                    self.store()?.put_if_absent(path, "left by a crash").await?;
+                    self.store()?.put_if_absent(path, "left by a crash").await?.is_new()?;
                 }
                 Step::Deliver(piece) => self.deliver(piece.clone()),
                 Step::Deploy(contracts) => *lock(&self.catalog) = catalog_of(contracts())?,
@@ -283,6 +283,10 @@ impl World {
     /// Processes that nothing happens to read all files that wait.
     async fn until_read(self: &Arc<Self>) -> Result<()> {
         let process = self.process(Script::calm(None))?;
+        if self.has_slept() {
+            // The messages may be gone: then a look finds the files.
+            process.invoke(Function::Reconcile).await?;
+        }
         for _ in 0..LOOKS {
             if self.plot.queue.depth(self.queue_name()).await?.total() == 0 {
                 return Ok(());

@@ -80,7 +80,7 @@ impl World {
 
     async fn put(&self, path: &str, content: &str) {
         let lake = self.lake();
-        lake.store.put_if_absent(path, content.to_owned().into_bytes()).await.unwrap();
+        lake.store.put_if_absent(path, content.to_owned().into_bytes()).await.unwrap().is_new().unwrap();
     }
 
     /// Three files, a correction, and what crashes may leave.

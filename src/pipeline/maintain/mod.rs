@@ -21,7 +21,6 @@ use crate::layout;
 use crate::pipeline::lake::Lake;
 use crate::pipeline::layers::watermark_id;
 use crate::schema::Contract;
-use crate::store::Put;
 use crate::table::{CompactOptions, CompactReport, Table, compact};
 
 pub use discard::{Discarded, discard};
@@ -247,9 +246,7 @@ async fn watermark(upkeep: &Upkeep<'_>, table_id: &str) -> Result<Option<i64>> {
 async fn store_time(lake: &Lake) -> Result<DateTime<Utc>> {
     for _ in 0..PROBES {
         let path = layout::probe(&lake.clock.fresh());
-        if let Put::Unknown(error) = lake.store.put_if_absent(&path, Vec::new()).await? {
-            return Err(error);
-        }
+        lake.store.put_if_absent(&path, Vec::new()).await?.is_new()?;
         // Another run took it for a left-over: this one slept for long.
         let Some(meta) = lake.store.head(&path).await? else { continue };
         let mut over = lake.store.list(&layout::probes()).await?;

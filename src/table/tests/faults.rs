@@ -139,7 +139,7 @@ async fn a_file_of_another_writer_is_removed_as_that_writer_spells_it() {
     // We would write `a=b c.parquet` with `=` as it is.
     let text = "{\"add\":{\"path\":\"a%3Db%20c.parquet\",\"partitionValues\":{},\"size\":9,\"modificationTime\":5,\
         \"dataChange\":true}}\n";
-    lake.store.put_if_absent(&super::super::log::commit_path("raw/t", 2), text).await.unwrap();
+    lake.store.put_if_absent(&super::super::log::commit_path("raw/t", 2), text).await.unwrap().is_new().unwrap();
     for handle in [table, Table::open(&lake.store, "raw/t").await.unwrap().unwrap()] {
         let base = handle.snapshot().await.unwrap();
         let foreign = base.file("a=b c.parquet").unwrap().clone();

@@ -67,7 +67,7 @@ async fn listing_and_deleting_know_every_name() {
         // More than one request of a batch can name, and a neighbour whose name only begins alike.
         names.extend((0..300).map(|n| format!("sales/many/{n:03}")));
         for name in names.iter().map(String::as_str).chain(["sales2/other"]) {
-            store.put_if_absent(name, name.as_bytes().to_vec()).await.unwrap();
+            store.put_if_absent(name, name.as_bytes().to_vec()).await.unwrap().is_new().unwrap();
         }
         let mut listed: Vec<String> =
             store.list("sales").await.unwrap().into_iter().map(|found| found.location.to_string()).collect();
