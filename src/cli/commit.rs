@@ -66,7 +66,7 @@ fn recomputed(moved: &Advanced) -> String {
     }
 }
 
-/// What runs of the committer did, as a table: commits of files, then what the layers did.
+/// What runs of the committer did, as a table: columns that follow contracts, commits of files, then what the layers did.
 #[must_use]
 pub fn grid(reports: &[CommitReport]) -> Grid {
     let mut grid = Grid::new(&[
@@ -80,6 +80,18 @@ pub fn grid(reports: &[CommitReport]) -> Grid {
         "recomputed",
     ]);
     for report in reports {
+        for followed in &report.followed {
+            grid.push(vec![
+                followed.table.to_string().into(),
+                followed.version.into(),
+                Cell::Empty,
+                Cell::Empty,
+                Cell::Empty,
+                Cell::Empty,
+                Cell::Empty,
+                followed.how.as_str().into(),
+            ]);
+        }
         for done in &report.commits {
             grid.push(vec![
                 done.table.to_string().into(),
@@ -111,11 +123,16 @@ pub fn grid(reports: &[CommitReport]) -> Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline::commit::Committed;
+    use crate::pipeline::commit::{Committed, Followed};
 
     #[test]
     fn commits_come_before_what_they_moved() {
         let report = CommitReport {
+            followed: vec![Followed {
+                table: "raw/zones".parse().unwrap(),
+                version: 9,
+                how: "columns follow the contract: n became wider".to_owned(),
+            }],
             commits: vec![Committed {
                 table: "raw/trips".parse().unwrap(),
                 plan: 17,

@@ -19,18 +19,19 @@ const BUFFER: usize = 64 << 10;
 pub(super) type Content = Box<dyn Read + Send>;
 
 /// Bytes by which text is told from other formats.
-const HEAD: usize = 10;
+const HEAD: usize = 64;
 
 /// How files begin that are no text and that nobody unpacks here, what they are called, and what to do with them. Each is
 /// long enough that no text begins so.
-const OTHERS: [(&[u8], &str, &str); 8] = [
+const OTHERS: [(&[u8], &str, &str); 9] = [
     (b"PK\x03\x04", "a zip archive or an Excel workbook", UNPACK),
     (b"PK\x05\x06", "an empty zip archive", UNPACK),
     (b"\xFD7zXZ\0", "compressed by xz", UNPACK),
     (b"7z\xBC\xAF\x27\x1C", "a 7z archive", UNPACK),
     (b"\x04\x22\x4D\x18", "compressed by lz4", UNPACK),
     (b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "an old Excel workbook", UNPACK),
-    (b"Obj\x01", "an Avro file", "land it as CSV, JSON or Parquet"),
+    (b"\x1F\x8B\x08", "compressed by gzip once more", UNPACK),
+    (b"\x28\xB5\x2F\xFD", "compressed by zstd once more", UNPACK),
     (b"PAR1\x15", "a Parquet file", "say `format: parquet`"),
 ];
 
@@ -63,9 +64,6 @@ pub(super) fn decompressed(reader: Content, window_log: u32) -> io::Result<Conte
 /// [`crate::error::ErrorKind::Invalid`] when `label` names no encoding; a [`Refusal`] for UTF-32 and for what is no text at all.
 pub(super) fn text(mut content: Content, label: &str) -> Result<(Content, Places), super::DecodeError> {
     let head = read_head(&mut content, HEAD)?;
-    if let Some(refusal) = of_other_format(&head) {
-        return Err(refusal.into());
-    }
     if head.starts_with(&[0xFF, 0xFE, 0, 0]) || head.starts_with(&[0, 0, 0xFE, 0xFF]) {
         return Err(Refusal {
             rule: "utf_32".to_owned(),
@@ -80,6 +78,13 @@ pub(super) fn text(mut content: Content, label: &str) -> Result<(Content, Places
         Error::invalid(format!("`{label}` is no character encoding"))
             .remedy("use a label of the WHATWG encoding standard, such as utf-8, windows-1252 or utf-16")
     })?;
+    // Any bytes are text where a character has two.
+    if declared != UTF_16LE
+        && declared != UTF_16BE
+        && let Some(refusal) = of_other_format(&head)
+    {
+        return Err(refusal.into());
+    }
     let (encoding, mark) = match head.as_slice() {
         [0xEF, 0xBB, 0xBF, ..] => (UTF_8, 3),
         [0xFF, 0xFE, ..] => (UTF_16LE, 2),
@@ -98,9 +103,12 @@ pub(super) fn text(mut content: Content, label: &str) -> Result<(Content, Places
 fn of_other_format(head: &[u8]) -> Option<Refusal> {
     // Behind the level, bzip2 has the first digits of pi.
     let is_bzip2 = head.starts_with(b"BZh") && head.get(4..10) == Some(b"\x31\x41\x59\x26\x53\x59");
-    let (what, help) = match is_bzip2 {
-        true => ("compressed by bzip2", UNPACK),
-        false => OTHERS.iter().find(|(magic, ..)| head.starts_with(magic)).map(|(_, what, help)| (*what, *help))?,
+    // Its metadata comes first, by names.
+    let is_avro = head.starts_with(b"Obj\x01") && memchr::memmem::find(head, b"avro.").is_some();
+    let (what, help) = match (is_bzip2, is_avro) {
+        (true, _) => ("compressed by bzip2", UNPACK),
+        (_, true) => ("an Avro file", "land it as CSV, JSON or Parquet"),
+        _ => OTHERS.iter().find(|(magic, ..)| head.starts_with(magic)).map(|(_, what, help)| (*what, *help))?,
     };
     Some(Refusal {
         rule: "other_format".to_owned(),

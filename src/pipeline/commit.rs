@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, SchemaRef};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -17,15 +16,14 @@ use crate::pipeline::ingest::Unclaimed;
 use crate::pipeline::lake::Lake;
 use crate::pipeline::layers::{self, Advanced};
 use crate::pipeline::ledger::{self, LedgerRow, TableLedger};
-use crate::pipeline::replace::rewrite::writer_options;
 use crate::pipeline::rows::{self, Failure};
 use crate::pipeline::settle::settle;
 use crate::pipeline::sift::{self, Sifted};
 use crate::pipeline::stops::Stops;
-use crate::pipeline::{APP_ID, drift, plan, staging, tables, upsert};
+use crate::pipeline::{APP_ID, follow, plan, staging, tables, upsert};
 use crate::safeguard::Safeguard;
 use crate::schema::{Contract, OnOverwrite, WriteMode};
-use crate::table::{Change, Outcome, Snapshot, Table, widen};
+use crate::table::{Change, Outcome, Snapshot, Table};
 
 /// How often a table's commit is begun anew when somebody else was quicker or a batch had to be left out.
 const ATTEMPTS: usize = 50;
@@ -39,14 +37,13 @@ pub struct CommitOptions {
     pub deadline: Option<DateTime<Utc>>,
 }
 
-/// Bytes of a table's files that are surely written anew in a second, by one core and over a network.
-const REWRITTEN_PER_SECOND: u64 = 8 << 20;
-
 /// What a run of the committer did.
 #[derive(Debug, Default, Serialize)]
 pub struct CommitReport {
     /// One entry for each plan that was committed.
     pub commits: Vec<Committed>,
+    /// Tables fed by files whose columns follow a changed contract now.
+    pub followed: Vec<Followed>,
     /// What the layers did.
     pub layers: Vec<Advanced>,
     /// File versions whose staged data is gone: the caller enqueues them again.
@@ -76,6 +73,17 @@ pub struct Committed {
     pub adopted: usize,
 }
 
+/// A table whose columns became those of its contract.
+#[derive(Debug, Clone, Serialize)]
+pub struct Followed {
+    /// The table.
+    pub table: TableName,
+    /// The table's version with the columns.
+    pub version: i64,
+    /// What became of them.
+    pub how: String,
+}
+
 /// A table that stopped.
 #[derive(Debug, Clone, Serialize)]
 pub struct TableFailure {
@@ -96,6 +104,7 @@ impl CommitReport {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.commits.is_empty()
+            && self.followed.is_empty()
             && self.unclaimed == 0
             && self.restage.is_empty()
             && self.layers.iter().all(Advanced::is_nothing)
@@ -191,7 +200,10 @@ async fn attempt_once(
     // A contract that has more or wider columns than the table: what is derived from it may want them before the next file
     // comes.
     if let Some(schema) = tables::evolved(&snapshot, contract, &[])? {
-        return follow_contract(lake, table, &snapshot, schema, options.deadline).await;
+        if let Some((version, how)) = follow::follow(lake, table, &snapshot, schema, options.deadline).await? {
+            report.followed.push(Followed { table: contract.table.clone(), version, how });
+        }
+        return Ok(Step::Again);
     }
     let none = TableLedger::default();
     let known = early.as_ref().unwrap_or(&index).table(&table_id).unwrap_or(&none);
@@ -236,53 +248,6 @@ async fn attempt_once(
         adopted,
     });
     Ok(Step::Progress)
-}
-
-/// A commit of nothing but new and wider columns. Whatever becomes of it, the next look at the table tells.
-async fn follow_contract(
-    lake: &Lake,
-    table: &Table,
-    snapshot: &Snapshot,
-    schema: SchemaRef,
-    deadline: Option<DateTime<Utc>>,
-) -> Result<Step> {
-    let stored = snapshot.schema();
-    let is_wider = |field: &&Arc<Field>| {
-        schema.field_with_name(field.name()).is_ok_and(|now| drift::is_wider(field.data_type(), now.data_type()))
-    };
-    let wider: Vec<&str> = stored.fields().iter().filter(is_wider).map(|field| field.name().as_str()).collect();
-    if wider.is_empty() {
-        let reason = Value::from("columns follow the contract");
-        let change = Change {
-            operation: "ADD COLUMNS".to_owned(),
-            schema: Some(schema),
-            info: Map::from_iter([("schemaChange".to_owned(), reason)]),
-            ..Change::default()
-        };
-        table.commit(snapshot, change).await?;
-        return Ok(Step::Again);
-    }
-    check_time(lake, snapshot, &wider, deadline)?;
-    let reason = format!("columns follow the contract: {} became wider", wider.join(", "));
-    tracing::info!(table.folder = %snapshot.folder(), "{reason}: its files are written anew");
-    let (options, clock) = (writer_options(lake, 1), Arc::clone(&lake.clock));
-    widen(table, snapshot, &schema, options, clock, reason).await?;
-    Ok(Step::Again)
-}
-
-/// What would be killed in the middle is not begun: it would be begun again at each tick, and never end.
-fn check_time(lake: &Lake, snapshot: &Snapshot, wider: &[&str], deadline: Option<DateTime<Utc>>) -> Result<()> {
-    let Some(deadline) = deadline else { return Ok(()) };
-    let bytes: u64 = snapshot.files()?.iter().map(|file| file.size).sum();
-    let seconds = (deadline - lake.clock.now()).num_seconds().max(0).unsigned_abs();
-    if bytes <= seconds.saturating_mul(REWRITTEN_PER_SECOND) {
-        return Ok(());
-    }
-    let (columns, mib) = (wider.join(", "), bytes >> 20);
-    Err(Error::invalid(format!(
-        "{columns} became wider in the contract, and writing the table's {mib} MiB anew may take longer than a run may"
-    ))
-    .remedy("run `alluvium commit` once, which takes the time that it needs"))
 }
 
 /// Due by rows, bytes or age.

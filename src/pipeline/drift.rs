@@ -12,7 +12,7 @@ use crate::pipeline::layers::CONTRACT_HASH;
 use crate::pipeline::staging;
 use crate::schema::arrow::ingested_schema;
 use crate::schema::{Contract, UnknownColumns};
-use crate::table::widens;
+use crate::table::{same_type, widens};
 
 /// One way in which a contract and its stored table differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +67,12 @@ pub fn differences(
             "a table keeps its partitioning: change the contract back, or give it a new table",
         ));
     }
+    let other_type = match contract.files() {
+        Some(_) => {
+            "give the column a new name (with `from`), or a new table to the contract: a stored column only becomes wider"
+        }
+        None => "cast it, give it another name, or move the table's folder away: it is then made anew",
+    };
     let place = |name: &str, key: &str| match contract.columns.iter().position(|column| column.name == name) {
         Some(index) => format!("columns[{index}].{key}"),
         None => "columns".to_owned(),
@@ -77,7 +83,7 @@ pub fn differences(
             Ok(field) if is_wider(field.data_type(), wanted.data_type()) => found.push(Difference::effect(
                 place(name, "type"),
                 format!(
-                    "column `{name}` becomes {} ({} in the table): one commit that changes no row writes the table's files anew",
+                    "column `{name}` becomes {} ({} in the table): the table's files are written anew",
                     wanted.data_type(),
                     field.data_type()
                 ),
@@ -89,12 +95,10 @@ pub fn differences(
                     field.data_type(),
                     wanted.data_type()
                 ),
-                "give the column a new name (with `from`), or a new table to the contract: a stored column only becomes wider",
+                other_type,
             )),
-            Ok(field) if wanted.is_nullable() && !field.is_nullable() => found.push(Difference::effect(
-                place(name, "nullable"),
-                format!("column `{name}` may be null from now on"),
-            )),
+            Ok(field) if wanted.is_nullable() && !field.is_nullable() => found
+                .push(Difference::effect(place(name, "nullable"), format!("column `{name}` may be null from now on"))),
             Ok(_) => {}
             Err(_) => match stored.fields().iter().find(|field| field.name().eq_ignore_ascii_case(name)) {
                 Some(other) => found.push(Difference::refused(
@@ -120,11 +124,6 @@ pub fn differences(
         }
     }
     found
-}
-
-/// Names of the parts of lists and whether they may be null are no difference.
-fn same_type(stored: &DataType, wanted: &DataType) -> bool {
-    stored.equals_datatype(wanted)
 }
 
 /// Whether a stored column would become one of another type with every value as it is.

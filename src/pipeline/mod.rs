@@ -17,6 +17,7 @@ pub mod compared;
 pub mod deliver;
 pub mod distinct;
 pub mod drift;
+pub mod follow;
 pub mod ingest;
 pub mod lake;
 pub mod layers;

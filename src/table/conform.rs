@@ -111,6 +111,27 @@ fn fit_struct(group: &StructArray, fields: &Fields) -> Result<ArrayRef> {
     Ok(Arc::new(fitted.map_err(|e| Error::invalid("a field has nulls and must have none").because(e))?))
 }
 
+/// Whether two types are stored alike: fields inside have the same names in the same order; names of the parts of lists and
+/// maps, and whether something may be null, are no difference.
+#[must_use]
+pub fn same_type(one: &DataType, other: &DataType) -> bool {
+    let alike = |one: &Field, other: &Field| same_type(one.data_type(), other.data_type());
+    match (one, other) {
+        (DataType::Struct(one), DataType::Struct(other)) => {
+            let both = || one.iter().zip(other);
+            one.len() == other.len() && both().all(|(one, other)| one.name() == other.name() && alike(one, other))
+        }
+        (DataType::List(one), DataType::List(other)) => alike(one, other),
+        (DataType::Map(one, _), DataType::Map(other, _)) => match (one.data_type(), other.data_type()) {
+            (DataType::Struct(one), DataType::Struct(other)) => {
+                one.iter().zip(other).all(|(one, other)| alike(one, other))
+            }
+            _ => false,
+        },
+        _ => one.equals_datatype(other),
+    }
+}
+
 /// Whether a stored column can become one of another type with every value as it is, as [`conform`] brings it there: wider
 /// integers, decimals and floats, and fields inside that come and may be null.
 ///
@@ -131,7 +152,7 @@ pub fn widens(stored: &DataType, wanted: &DataType) -> bool {
             (DataType::Struct(old), DataType::Struct(new)) => old.iter().zip(new).all(|(old, new)| child(old, new)),
             _ => false,
         },
-        _ => stored.equals_datatype(wanted) || is_lossless(stored, wanted),
+        _ => same_type(stored, wanted) || is_lossless(stored, wanted),
     }
 }
 

@@ -43,7 +43,7 @@ mod widen;
 mod write;
 
 pub use compact::{CompactOptions, CompactReport, compact};
-pub use conform::{conform, widens};
+pub use conform::{conform, same_type, widens};
 pub use logstore::Log;
 pub use upkeep::{LogFile, LogKind};
 pub use widen::widen;

@@ -59,7 +59,7 @@ fn a_file_of_another_format_is_named_and_text_that_looks_alike_is_read() {
         (b"7z\xBC\xAF\x27\x1C\0\x04", "7z"),
         (b"\x04\x22\x4D\x18\x64\x40", "lz4"),
         (b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1\0\0", "old Excel"),
-        (b"Obj\x01\x04\x16avro.schema", "Avro"),
+        (b"Obj\x01\x04\x16avro.schema\x02{", "Avro"),
         (b"PAR1\x15\x04\x15", "format: parquet"),
         (b"BZh91AY&SY\x12", "bzip2"),
     ] {
@@ -69,7 +69,13 @@ fn a_file_of_another_format_is_named_and_text_that_looks_alike_is_read() {
             assert!(refused.reason.contains(named), "{}", refused.reason);
         }
     }
-    for text in ["PK,a\n", "BZh9,id\n", "BZh91AY&S", "PAR1,x\n", "ORC\n1", "Obj\t1\n", "7z", "\u{4}\"M"] {
+    let twice = gzip(&gzip(b"id\n1\n"));
+    assert!(refusal(&contract("format: csv", IDS), &twice).reason.contains("gzip once more"));
+    let wide: String = read(b"PK\x03\x04", "utf-16le").unwrap();
+    assert_eq!(wide, "\u{4B50}\u{403}");
+    for text in
+        ["PK,a\n", "BZh9,id\n", "BZh91AY&S", "PAR1,x\n", "ORC\n1", "Obj\t1\n", "Obj\u{1}B\n1\u{1}2\n", "7z", "\u{4}\"M"]
+    {
         assert_eq!(read(text.as_bytes(), "utf-8").as_deref(), Ok(text));
     }
 }

@@ -41,7 +41,7 @@ use crate::pipeline::replace::Replacement;
 #[cfg(feature = "mutations")]
 use crate::safeguard::Safeguard;
 use crate::schema::{Body, Contract, Derivation};
-use crate::table::{Change, Outcome, Snapshot, Table, TableSpec, widens};
+use crate::table::{Change, Outcome, Snapshot, Table, TableSpec, same_type, widens};
 use pins::Pin;
 
 pub use verify::{Difference, Verdict, verify};
@@ -341,7 +341,7 @@ fn evolved(target: &Contract, base: &Snapshot, output: &Schema) -> Result<Schema
     for field in output.fields() {
         let known = fields.iter_mut().find(|known| known.name() == field.name());
         match known {
-            Some(known) if known.data_type().equals_datatype(field.data_type()) => continue,
+            Some(known) if same_type(known.data_type(), field.data_type()) => continue,
             Some(known) if widens(known.data_type(), field.data_type()) => {
                 *known = Arc::new(known.as_ref().clone().with_data_type(field.data_type().clone()));
             }

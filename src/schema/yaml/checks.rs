@@ -217,6 +217,18 @@ fn columns_exist(contract: &Contract, report: &mut Report<'_>) {
         let help = "put it before `version`: rows of one version of a file are told apart by `_row` alone";
         report.add(place, "nothing but `_file` and `_row` can stand behind `version`", Some(help.to_owned()));
     }
+    if contract.column(FILE_VERSION).is_none()
+        && let Some(at) = contract.sequence_by.iter().position(|name| name == FILE_VERSION)
+        && !contract.sequence_by[..at].iter().any(|name| name == lineage::FILE)
+    {
+        let place = contract.positions.nearest(&format!("sequence_by[{at}]"));
+        let help = "put `_file` before it".to_owned();
+        report.add(
+            place,
+            "`version` counts the versions of one file, and orders no rows of different files",
+            Some(help),
+        );
+    }
     for (key, names, beyond) in [
         ("primary_key", &contract.primary_key, &[][..]),
         ("partition_by", &contract.partition_by, &[][..]),

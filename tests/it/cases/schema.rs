@@ -152,6 +152,27 @@ async fn sch_03_what_is_derived_becomes_wider_with_its_source() {
 }
 
 #[tokio::test]
+async fn sch_03_sql_that_renames_what_is_inside_a_column_stops_its_table_with_the_way_out() {
+    let derived = |names: [&str; 2]| {
+        let [one, other] = names;
+        format!(
+            "version: 1\ntable: curated/st\nfrom: raw/t\nwrite_mode: upsert\nprimary_key: [g]\nrecompute_by: [g]\n\
+             sql: select g, named_struct('{one}', min(v), '{other}', max(v)) as s from input group by g\n"
+        )
+    };
+    let raw = contract("format: csv", &["g int64", "v int64"], "");
+    let mut lake = TestLake::new(&[("raw/t", &raw), ("curated/st", &derived(["a", "b"]))]);
+    lake.load("t/1.csv", "g,v\n1,7\n1,8\n").await;
+    let stored = lake.rows("curated/st").await;
+    lake.redeploy(&[("raw/t", &raw), ("curated/st", &derived(["x", "y"]))]);
+    let found = alluvium::pipeline::drift::deployment(&lake.lake).await.unwrap();
+    assert!(found.iter().any(|(_, differences)| differences.iter().any(|one| one.is_refused())), "{found:?}");
+    let report = commit(&lake.lake, CommitOptions { force: true, deadline: None }).await.unwrap();
+    assert!(report.failed[0].error.contains("give it another name"), "{report:#?}");
+    assert_eq!(lake.rows("curated/st").await, stored);
+}
+
+#[tokio::test]
 async fn sch_03_a_table_that_is_too_big_for_one_run_is_left_to_the_command() {
     let declared = |kind: &str| contract("format: csv", &[&format!("id {kind}")], "");
     let mut lake = TestLake::new(&[("raw/t", &declared("int32"))]);
@@ -193,20 +214,27 @@ async fn sch_03_a_type_that_is_not_wider_is_refused_and_the_way_out_is_said() {
         ("string", "int64", "a", "8"),
         ("date", "timestamp", "2026-01-01", "2026-01-01T00:00:00Z"),
         ("int64", "float64", "7", "8.5"),
+        ("struct<a:int32>", "struct<b:int32>", "{\"a\":1}", "{\"b\":2}"),
     ] {
-        let declared = |kind: &str| contract("format: csv", &["id int64", &format!("v {kind}")], "");
+        let is_json = before.starts_with("struct");
+        let format = if is_json { "format: ndjson" } else { "format: csv" };
+        let content = |id: u32, value: &str| match is_json {
+            true => format!("{{\"id\":{id},\"v\":{value}}}\n"),
+            false => format!("id,v\n{id},{value}\n"),
+        };
+        let declared = |kind: &str| contract(format, &["id int64", &format!("v {kind}")], "");
         let mut lake = TestLake::new(&[("raw/t", &declared(before))]);
-        lake.load("t/1.csv", format!("id,v\n1,{first}\n")).await;
+        lake.load("t/1.csv", content(1, first)).await;
         let stored = lake.rows("raw/t").await;
         lake.redeploy(&[("raw/t", &declared(after))]);
-        let event = lake.drop_file("t/2.csv", format!("id,v\n2,{second}\n"));
+        let event = lake.drop_file("t/2.csv", content(2, second));
         lake.ingest(&event).await;
         let report = commit(&lake.lake, CommitOptions { force: true, deadline: None }).await.unwrap();
         let error = &report.failed[0].error;
         assert!(error.contains("column `v`") && error.contains("new name"), "{before} to {after}: {error}");
         assert_eq!(lake.rows("raw/t").await, stored, "stored rows are as they were");
         // The way out: a new name beside the old column, and nothing was lost meanwhile.
-        lake.redeploy(&[("raw/t", &contract("format: csv", &["id int64", &format!("w {after} from: v")], ""))]);
+        lake.redeploy(&[("raw/t", &contract(format, &["id int64", &format!("w {after} from: v")], ""))]);
         settle(&lake.lake).await;
         let found = rows::brief(&lake.lake, "raw/t", &["id", "v", "w"]).await;
         assert_eq!(found.len(), 2);

@@ -16,7 +16,7 @@ use crate::layout;
 use crate::pipeline::layers::{CONTRACT_HASH, watermark_id};
 use crate::pipeline::replace::rewrite::writer;
 use crate::schema::lineage;
-use crate::table::{At, Change, DataFile, Outcome, Snapshot, Table, TableSpec};
+use crate::table::{At, Change, DataFile, Outcome, Snapshot, Table, TableSpec, same_type};
 
 /// The application id under which kept changes say how often they were made anew. What is derived from them says the same.
 pub(super) const GENERATION: &str = "alluvium/generation";
@@ -124,7 +124,7 @@ fn whole_reason(
 }
 
 fn same_columns(a: &Schema, b: &Schema) -> bool {
-    let same = |(a, b): (&FieldRef, &FieldRef)| a.name() == b.name() && a.data_type().equals_datatype(b.data_type());
+    let same = |(a, b): (&FieldRef, &FieldRef)| a.name() == b.name() && same_type(a.data_type(), b.data_type());
     a.fields().len() == b.fields().len() && a.fields().iter().zip(b.fields()).all(same)
 }
 

@@ -18,7 +18,7 @@ use crate::pipeline::layers::{CONTRACT_HASH, watermark_id};
 use crate::quarantine::changes;
 use crate::schema::Contract;
 use crate::schema::arrow::stored_schema;
-use crate::table::{DataFile, Snapshot, Table, TableSpec, widens};
+use crate::table::{DataFile, Snapshot, Table, TableSpec, same_type, widens};
 
 /// The table property with how many changes came with different rows.
 pub(super) const TIES: &str = "alluvium.ties";
@@ -113,7 +113,7 @@ fn evolved(base: &Snapshot, declared: &SchemaRef, contract: &Contract, kind: Kin
     let mut fields: Vec<Arc<Field>> = Vec::with_capacity(stored.fields().len());
     for field in stored.fields() {
         match declared.field_with_name(field.name()) {
-            Ok(now) if now.data_type().equals_datatype(field.data_type()) => {
+            Ok(now) if same_type(now.data_type(), field.data_type()) => {
                 fields.push(Arc::new(field.as_ref().clone().with_nullable(now.is_nullable())));
             }
             Ok(now) if widens(field.data_type(), now.data_type()) => fields.push(Arc::new(now.clone())),
