@@ -270,7 +270,11 @@ fn check_columns(contract: &Contract, derivation: &Derivation, output: &Schema, 
         let Ok(field) = output.field_with_name(&column.name) else { continue };
         if !field.data_type().equals_datatype(&declared) {
             let message = format!("`{}` is declared {declared}, the SQL gives {}", column.name, field.data_type());
-            problems.push(Problem::new(format!("columns[{at}].type"), message, Some("cast it in the SQL".to_owned())));
+            problems.push(Problem::new(
+                format!("columns[{at}].type"),
+                message,
+                Some("cast it in the SQL, or declare it so".to_owned()),
+            ));
         }
     }
     for (at, name) in derivation.recompute_by.iter().enumerate() {

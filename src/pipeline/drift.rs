@@ -74,6 +74,8 @@ pub fn differences(
         None => "cast it, give it another name, or move the table's folder away: it is then made anew",
     };
     let place = |name: &str, key: &str| match contract.columns.iter().position(|column| column.name == name) {
+        // Its columns are made up from those of the table whose history it is.
+        Some(_) if contract.history_of().is_some() => "history".to_owned(),
         Some(index) => format!("columns[{index}].{key}"),
         None => "columns".to_owned(),
     };

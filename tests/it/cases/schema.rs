@@ -129,7 +129,7 @@ async fn sch_03_columns_become_wider_by_the_contract() {
 }
 
 #[tokio::test]
-async fn sch_03_what_is_derived_becomes_wider_with_its_source() {
+async fn what_is_derived_becomes_wider_with_its_source() {
     let narrower = |(table, yaml): &(&'static str, &str)| (*table, yaml.replace("decimal(10,2)", "decimal(8,2)"));
     let narrow: Vec<(&str, String)> = contracts::ALL.iter().map(narrower).collect();
     let narrow: Vec<(&str, &str)> = narrow.iter().map(|(table, yaml)| (*table, yaml.as_str())).collect();
@@ -152,7 +152,7 @@ async fn sch_03_what_is_derived_becomes_wider_with_its_source() {
 }
 
 #[tokio::test]
-async fn sch_03_sql_that_renames_what_is_inside_a_column_stops_its_table_with_the_way_out() {
+async fn sql_that_renames_what_is_inside_a_column_stops_its_table_with_the_way_out() {
     let derived = |names: [&str; 2]| {
         let [one, other] = names;
         format!(
@@ -173,7 +173,7 @@ async fn sch_03_sql_that_renames_what_is_inside_a_column_stops_its_table_with_th
 }
 
 #[tokio::test]
-async fn sch_03_a_table_that_is_too_big_for_one_run_is_left_to_the_command() {
+async fn a_table_that_is_too_big_for_one_run_is_left_to_the_command() {
     let declared = |kind: &str| contract("format: csv", &[&format!("id {kind}")], "");
     let mut lake = TestLake::new(&[("raw/t", &declared("int32"))]);
     lake.load("t/1.csv", "id\n1\n").await;
@@ -192,7 +192,7 @@ async fn sch_03_a_table_that_is_too_big_for_one_run_is_left_to_the_command() {
 }
 
 #[tokio::test]
-async fn sch_03_fields_inside_a_column_come_and_become_wider() {
+async fn fields_inside_a_column_come_and_become_wider() {
     let before = contract("format: ndjson", &["id int64", "s struct<a:int32>", "l list<int32>"], "");
     let after = contract("format: ndjson", &["id int64", "s struct<a:int64,b:string>", "l list<int64>"], "");
     let mut lake = TestLake::new(&[("raw/t", &before)]);
@@ -206,7 +206,7 @@ async fn sch_03_fields_inside_a_column_come_and_become_wider() {
 }
 
 #[tokio::test]
-async fn sch_03_a_type_that_is_not_wider_is_refused_and_the_way_out_is_said() {
+async fn a_type_that_is_not_wider_is_refused_and_the_way_out_is_said() {
     for (before, after, first, second) in [
         ("int64", "int32", "7", "8"),
         ("int64", "string", "7", "x"),
