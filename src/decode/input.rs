@@ -18,8 +18,8 @@ const BUFFER: usize = 64 << 10;
 /// Content being read, blocking.
 pub(super) type Content = Box<dyn Read + Send>;
 
-/// Bytes by which text is told from other formats.
-const HEAD: usize = 64;
+/// Bytes by which text is told from other formats: the first block of a tar archive.
+const HEAD: usize = 512;
 
 /// How files begin that are no text and that nobody unpacks here, what they are called, and what to do with them. Each is
 /// long enough that no text begins so.
@@ -105,9 +105,12 @@ fn of_other_format(head: &[u8]) -> Option<Refusal> {
     let is_bzip2 = head.starts_with(b"BZh") && head.get(4..10) == Some(b"\x31\x41\x59\x26\x53\x59");
     // Its metadata comes first, by names.
     let is_avro = head.starts_with(b"Obj\x01") && memchr::memmem::find(head, b"avro.").is_some();
-    let (what, help) = match (is_bzip2, is_avro) {
-        (true, _) => ("compressed by bzip2", UNPACK),
-        (_, true) => ("an Avro file", "land it as CSV, JSON or Parquet"),
+    // Names are filled up with zeros; behind the mark POSIX has one and a version, GNU two spaces and one.
+    let is_tar = matches!(head.get(257..265), Some(b"ustar\x0000" | b"ustar  \0")) && head[..257].contains(&0);
+    let (what, help) = match (is_bzip2, is_avro, is_tar) {
+        (true, ..) => ("compressed by bzip2", UNPACK),
+        (_, true, _) => ("an Avro file", "land it as CSV, JSON or Parquet"),
+        (.., true) => ("a tar archive", "land the files in it one by one, plain or compressed by gzip or zstd"),
         _ => OTHERS.iter().find(|(magic, ..)| head.starts_with(magic)).map(|(_, what, help)| (*what, *help))?,
     };
     Some(Refusal {

@@ -50,10 +50,21 @@ fn magic_bytes_decide_and_all_members_are_read() {
     }
 }
 
+/// The beginning of an archive with one file of a short name, filled up with `filler`.
+fn tar(filler: u8, mark: &[u8]) -> Vec<u8> {
+    let mut block = b"trips.csv".to_vec();
+    block.resize(257, filler);
+    block.extend_from_slice(mark);
+    block
+}
+
 #[test]
 fn a_file_of_another_format_is_named_and_text_that_looks_alike_is_read() {
+    let (posix, gnu) = (tar(0, b"ustar\x0000"), tar(0, b"ustar  \0"));
     for (content, named) in [
-        (&b"PK\x03\x04\x14\0\0\0\x08\0"[..], "zip archive or an Excel"),
+        (posix.as_slice(), "a tar archive"),
+        (&gnu, "a tar archive"),
+        (b"PK\x03\x04\x14\0\0\0\x08\0", "zip archive or an Excel"),
         (b"PK\x05\x06\0\0", "empty zip"),
         (b"\xFD7zXZ\0\0\x04", "xz"),
         (b"7z\xBC\xAF\x27\x1C\0\x04", "7z"),
@@ -71,6 +82,10 @@ fn a_file_of_another_format_is_named_and_text_that_looks_alike_is_read() {
     }
     let twice = gzip(&gzip(b"id\n1\n"));
     assert!(refusal(&contract("format: csv", IDS), &twice).reason.contains("gzip once more"));
+    assert!(refusal(&contract("format: csv", IDS), &gzip(&posix)).reason.contains("a tar archive"));
+    for text in [tar(b' ', b"ustar\x0000"), tar(0, b"ustard"), tar(0, b"ustar   ")] {
+        assert!(read(&text, "utf-8").is_ok(), "{text:?}");
+    }
     let wide: String = read(b"PK\x03\x04", "utf-16le").unwrap();
     assert_eq!(wide, "\u{4B50}\u{403}");
     for text in
